@@ -1,0 +1,297 @@
+r"""Shapes: gate arguments from a few geometric numbers.
+
+A shape has a center, a size and, where the activation has no scale of its own, a sharpness.
+Positive parameters are stored raw and read in true units (``raw_radius`` / ``radius``).
+All gates of a family are evaluated together, shape (n, gates).
+
+``start(x, part, theta)`` places every gate on the rows of its partition function;
+``resize(factor)`` makes it larger or smaller, so that it takes the share it should.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from punn.gates.radii import Radius, check_sizes, polar, softplus_inverse
+
+__all__ = ["Ball", "Ellipsoid", "Shell"]
+
+# A squared distance stays finite in single precision up to here.
+_FARTHEST = 1e15
+
+
+class Ball(nn.Module):
+    r"""A soft ball per gate, :math:`\theta_i = s_i\,(r_i - \lVert x - c_i \rVert)`.
+
+    Learns :math:`d + 2` numbers per gate: center, radius, sharpness.
+
+    Arguments:
+        features: The number of features :math:`d`.
+        gates: The number of gates.
+
+    Example:
+        >>> ball = Ball(features=2, gates=1)
+        >>> ball(torch.tensor([[0.0, 0.0], [3.0, 4.0]])).detach()
+        tensor([[  5.],
+                [-20.]])
+    """
+
+    def __init__(self, features: int, gates: int) -> None:
+        super().__init__()
+        check_sizes(features=features, gates=gates)
+        self.features, self.gates = features, gates
+        self.center = nn.Parameter(torch.zeros(gates, features))
+        self.raw_radius = nn.Parameter(softplus_inverse(torch.ones(gates)))
+        self.raw_sharpness = nn.Parameter(softplus_inverse(torch.full((gates,), 5.0)))
+
+    @property
+    def radius(self) -> Tensor:
+        """The distance from the center at which a sigmoid gate accepts a half."""
+        return F.softplus(self.raw_radius)
+
+    @property
+    def sharpness(self) -> Tensor:
+        """How fast the argument falls with the distance."""
+        return F.softplus(self.raw_sharpness)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Gate arguments, shape (n, gates)."""
+        distance, _ = polar(x.unsqueeze(-2) - self.center)
+        return self.sharpness * (self.radius - distance)
+
+    @torch.no_grad()
+    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+        """Center and radius of the rows of every function; with a generator, somewhere near."""
+        center, spread = _placed(x, part, self.gates, generator)
+        radius = torch.linalg.vector_norm(spread, dim=-1) * 1.25
+        self.center.copy_(center)
+        self.raw_radius.copy_(softplus_inverse(radius))
+        self.raw_sharpness.copy_(softplus_inverse(5.0 / radius))
+
+    @torch.no_grad()
+    def resize(self, factor: Tensor) -> None:
+        """Multiply every radius."""
+        self.raw_radius.copy_(softplus_inverse(self.radius * factor))
+
+    def extra_repr(self) -> str:
+        """Sizes and true radii."""
+        return f"features={self.features}, gates={self.gates}, radius={_short(self.radius)}"
+
+
+class Ellipsoid(nn.Module):
+    r"""A soft ellipsoid per gate, :math:`\theta_i = s_i\,(1 - (x - c_i)^\top A_i\, (x - c_i))`.
+
+    Axis-aligned it learns :math:`2d + 1` numbers per gate: center, semi-axes, sharpness. With
+    ``full=True`` it may turn: :math:`A_i = L_i L_i^\top` with a triangular :math:`L_i` of positive
+    diagonal, positive definite for any value of the parameters.
+
+    Arguments:
+        features: The number of features :math:`d`.
+        gates: The number of gates.
+        full: Whether the axes may turn.
+
+    Example:
+        >>> Ellipsoid(features=2, gates=1).semi_axes.tolist()
+        [[1.0, 1.0]]
+    """
+
+    def __init__(self, features: int, gates: int, full: bool = False) -> None:
+        super().__init__()
+        check_sizes(features=features, gates=gates)
+        self.features, self.gates, self.full = features, gates, full
+        self.center = nn.Parameter(torch.zeros(gates, features))
+        #: The diagonal of L: how fast the quadratic form grows along every axis.
+        self.raw_growth = nn.Parameter(softplus_inverse(torch.ones(gates, features)))
+        self.raw_sharpness = nn.Parameter(softplus_inverse(torch.full((gates,), 3.0)))
+        below = features * (features - 1) // 2
+        self.tilt = nn.Parameter(torch.zeros(gates, below)) if full and below else None
+
+    @property
+    def sharpness(self) -> Tensor:
+        """How fast the argument falls with the quadratic form."""
+        return F.softplus(self.raw_sharpness)
+
+    @property
+    def matrix(self) -> Tensor:
+        r"""The positive definite :math:`A_i`, shape (gates, features, features)."""
+        factor = self._factor()
+        return factor @ factor.transpose(-1, -2)
+
+    @property
+    def semi_axes(self) -> Tensor:
+        """Lengths of the semi-axes, shape (gates, features); by feature if axis-aligned, else the longest first."""
+        if self.tilt is None:
+            return F.softplus(self.raw_growth).reciprocal()
+        growth: Tensor = torch.linalg.eigvalsh(self.matrix)
+        return growth.rsqrt()
+
+    @property
+    def rotation(self) -> Tensor:
+        """Directions of the semi-axes as columns, shape (gates, features, features)."""
+        if self.tilt is None:
+            return torch.eye(self.features).to(self.center).expand(self.gates, -1, -1)
+        vectors: Tensor = torch.linalg.eigh(self.matrix).eigenvectors
+        return vectors
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Gate arguments, shape (n, gates)."""
+        offset = x.unsqueeze(-2) - self.center
+        if self.tilt is None:
+            offset = offset * F.softplus(self.raw_growth)
+        else:
+            offset = torch.einsum("...gi,gij->...gj", offset, self._factor())
+        distance, _ = polar(offset)
+        return self.sharpness * (1 - distance.clamp(max=_FARTHEST).square())
+
+    @torch.no_grad()
+    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+        """Center and semi-axes of the rows of every function; with a generator, somewhere near."""
+        center, spread = _placed(x, part, self.gates, generator)
+        self.center.copy_(center)
+        self.raw_growth.copy_(softplus_inverse(1 / (1.25 * self.features**0.5 * spread)))
+        if self.tilt is not None:
+            self.tilt.zero_()
+
+    @torch.no_grad()
+    def resize(self, factor: Tensor) -> None:
+        """Multiply every semi-axis."""
+        growth = F.softplus(self.raw_growth) / factor.unsqueeze(-1)
+        self.raw_growth.copy_(softplus_inverse(growth))
+        if self.tilt is not None:
+            self.tilt.div_(factor.unsqueeze(-1))
+
+    def extra_repr(self) -> str:
+        """Sizes and true semi-axes."""
+        axes = _short(self.semi_axes.flatten())
+        return f"features={self.features}, gates={self.gates}, full={self.full}, semi_axes={axes}"
+
+    def _factor(self) -> Tensor:
+        diagonal = torch.diag_embed(F.softplus(self.raw_growth))
+        if self.tilt is None:
+            return diagonal
+        row, column = torch.tril_indices(self.features, self.features, -1, device=self.tilt.device)
+        # A product with ones in the right places, where an assignment would stop vmap.
+        place = F.one_hot(row * self.features + column, self.features**2).to(self.tilt)
+        return diagonal + (self.tilt @ place).view_as(diagonal)
+
+
+class Shell(nn.Module):
+    r"""A shell per gate between two radius functions, with the normalised radial coordinate as argument.
+
+    .. math:: t_i(x) = \frac{\lVert x - c_i \rVert - r_{in}(\hat n)}{r_{out}(\hat n) - r_{in}(\hat n)}
+
+    It is 0 on the inner and 1 on the outer boundary: use it with the window activations. The outer
+    radius is the inner one plus a thickness, so that :math:`0 \le r_{in} < r_{out}` in every direction,
+    for any value of the parameters.
+
+    Without an inner radius the shell has no hole: a star-shaped region, with the center as its middle,
+    :math:`t = \tfrac12 (1 + \lVert x - c \rVert / r_{out})`.
+
+    Arguments:
+        inner: Radius function of the inner boundary, or None.
+        outer: Radius function of the thickness, or of the outer boundary if there is no inner one.
+
+    Example:
+        >>> from punn.gates.radii import ConstantRadius
+        >>> shell = Shell(ConstantRadius(2), ConstantRadius(2))
+        >>> shell(torch.tensor([[1.0, 0.0], [2.0, 0.0]])).detach()
+        tensor([[0.0000],
+                [0.9989]])
+    """
+
+    def __init__(self, inner: Radius | None, outer: Radius) -> None:
+        super().__init__()
+        if not isinstance(outer, Radius) or not (inner is None or isinstance(inner, Radius)):
+            raise TypeError(
+                f"inner and outer must be radius functions, got {type(inner).__name__} and {type(outer).__name__}"
+            )
+        if inner is not None and (inner.features, inner.gates) != (outer.features, outer.gates):
+            raise ValueError(
+                f"inner and outer must agree, got {inner.gates} gates in {inner.features} features "
+                f"and {outer.gates} gates in {outer.features} features"
+            )
+        self.features, self.gates = outer.features, outer.gates
+        self.center = nn.Parameter(torch.zeros(self.gates, self.features))
+        self.inner, self.outer = inner, outer
+
+    def radii(self, direction: Tensor) -> tuple[Tensor, Tensor]:
+        """Inner and outer radius in given directions, (n, gates, features) -> two of (n, gates)."""
+        inner, thickness = self._inner_and_thickness(direction)
+        return inner, inner + thickness
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Gate arguments, shape (n, gates)."""
+        distance, direction = polar(x.unsqueeze(-2) - self.center)
+        inner, thickness = self._inner_and_thickness(direction)
+        if self.inner is None:
+            return (1 + distance / thickness) / 2
+        return (distance - inner) / thickness
+
+    def roughness(self) -> Tensor:
+        """How fast the radius functions wind, for a smoothness penalty."""
+        rough = self.outer.roughness()
+        return rough if self.inner is None else rough + self.inner.roughness()
+
+    @torch.no_grad()
+    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+        """Center of the rows of every function, boundaries around most of their distances."""
+        center, _ = _placed(x, part, self.gates, generator)
+        self.center.copy_(center)
+        distance, _ = polar(x.unsqueeze(-2) - center)
+        edges = [_quantiles(distance[part == gate, gate], distance[:, gate]) for gate in range(self.gates)]
+        low, high = torch.stack(edges).unbind(-1)
+        if self.inner is None:
+            self.outer.start(high)
+        else:
+            self.inner.start(low)
+            self.outer.start(high - low)
+
+    @torch.no_grad()
+    def resize(self, factor: Tensor) -> None:
+        """Multiply every thickness, around the middle of the shell."""
+        thickness = self.outer.mean
+        self.outer.start(thickness * factor)
+        if self.inner is not None:
+            self.inner.start((self.inner.mean + thickness * (1 - factor) / 2).clamp(min=0))
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"features={self.features}, gates={self.gates}"
+
+    def _inner_and_thickness(self, direction: Tensor) -> tuple[Tensor, Tensor]:
+        outer = self.outer(direction)
+        inner = torch.zeros_like(outer) if self.inner is None else self.inner(direction)
+        # Thinner than a thousandth of its radius a shell means nothing, and its slope has no bound.
+        return inner, outer + 1e-3 * inner + 1e-4
+
+
+def _placed(x: Tensor, part: Tensor, gates: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the rows of every function, shape (gates, features) each."""
+    overall = x.std(0, correction=0).clamp(min=1e-3)
+    center, spread = x.mean(0).repeat(gates, 1), overall.repeat(gates, 1)
+    for gate in range(gates):
+        rows = x[part == gate]
+        if len(rows):
+            center[gate] = rows.mean(0)
+        if len(rows) > 1:
+            spread[gate] = rows.std(0, correction=0).maximum(0.05 * overall)
+    if generator is not None:
+        noise = torch.randn(2, gates, x.shape[1], generator=generator).to(x)
+        center, spread = center + noise[0] * spread, spread * (0.5 * noise[1]).exp()
+    return center, spread
+
+
+def _quantiles(own: Tensor, everyone: Tensor) -> Tensor:
+    """Distances between which nearly all rows lie, with some room."""
+    rows = own if len(own) > 1 else everyone
+    # torch.quantile refuses more than 16 million numbers; a stride is a fair sample of any order.
+    low, high = torch.quantile(rows[:: len(rows) // 100_000 + 1], rows.new_tensor([0.05, 0.95]))
+    room = 0.15 * (high - low) + 1e-3
+    return torch.stack([(low - room).clamp(min=0), high + room])
+
+
+def _short(values: Tensor) -> str:
+    text = ", ".join(f"{value:.3g}" for value in values.tolist()[:8])
+    return f"[{text}{', ...' if len(values) > 8 else ''}]"

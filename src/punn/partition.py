@@ -1,0 +1,327 @@
+r"""The recursion that turns gates into a partition of unity, its inverse, and the loss.
+
+Pure functions of tensors with any leading batch shape. A chain of :math:`k - 1` gates
+makes :math:`k` partition functions:
+
+.. math::
+    h_1 = q_1, \qquad h_i = q_i \prod_{j<i} (1 - q_j), \qquad h_k = \prod_{j<k} (1 - q_j)
+
+Everything is computed from :math:`\log q` and :math:`\log(1 - q)`, never from products:
+with a thousand functions, nearly all products underflow in single precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = [
+    "check_class_of",
+    "couple",
+    "gates_from_probabilities",
+    "log_class_sums",
+    "log_partition",
+    "log_remaining",
+    "nll_loss",
+]
+
+
+def log_remaining(log_reject: Tensor) -> Tensor:
+    r"""Log of the mass that reaches every partition function.
+
+    All of the mass reaches the first gate; what a gate rejects goes on to the next,
+    and the rest reaches the last function, which has no gate.
+
+    .. math:: \log \prod_{j<i} (1 - q_j), \qquad i = 1, \dots, k
+
+    Arguments:
+        log_reject: :math:`\log(1 - q_i)`, shape :math:`(*, k - 1)`.
+
+    Returns:
+        A tensor of shape :math:`(*, k)`; the first entry is zero.
+
+    Example:
+        >>> log_remaining(torch.tensor([0.5, 0.5]).log()).exp()
+        tensor([1.0000, 0.5000, 0.2500])
+    """
+    return F.pad(_at_least_single(log_reject).cumsum(-1), (1, 0))
+
+
+def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
+    r"""Log of the partition functions; their exponentials sum to one.
+
+    Arguments:
+        log_accept: :math:`\log q_i`, shape :math:`(*, k - 1)`.
+        log_reject: :math:`\log(1 - q_i)`, same shape.
+
+    Returns:
+        :math:`\log h_i`, shape :math:`(*, k)`, in single precision or better.
+
+    Example:
+        >>> q = torch.tensor([0.2, 0.5])
+        >>> log_partition(q.log(), (1 - q).log()).exp()
+        tensor([0.2000, 0.4000, 0.4000])
+    """
+    if log_accept.shape != log_reject.shape:
+        raise ValueError(
+            "log_accept and log_reject must have one shape, "
+            f"got {tuple(log_accept.shape)} and {tuple(log_reject.shape)}"
+        )
+    if log_accept.ndim == 0 or log_accept.shape[-1] == 0:
+        raise ValueError(
+            "a partition needs at least one gate in the last dimension (k >= 2 functions), "
+            f"got shape {tuple(log_accept.shape)}"
+        )
+    return log_remaining(log_reject) + F.pad(_at_least_single(log_accept), (0, 1))
+
+
+def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) -> Tensor:
+    r"""Log of the class probabilities: the sum of the functions that belong to a class.
+
+    .. math:: \log p_c = \log \sum_{i:\, \pi(i) = c} h_i
+
+    A class all of whose functions are exactly zero gets :math:`-\infty`, and passes back a
+    gradient of zero instead of NaN.
+
+    Arguments:
+        log_h: :math:`\log h_i`, shape :math:`(*, k)`.
+        class_of: :math:`\pi`, the class of every function, shape :math:`(k,)`; any map that
+            leaves no class out.
+        classes: The number of classes, if it is known: then no value of class_of is looked at.
+
+    Returns:
+        :math:`\log p_c`, shape :math:`(*, C)`.
+
+    Example:
+        >>> log_h = torch.tensor([0.1, 0.2, 0.3, 0.4]).log()
+        >>> log_class_sums(log_h, torch.tensor([0, 1, 0, 1])).exp()
+        tensor([0.4000, 0.6000])
+    """
+    classes = int(class_of.max()) + 1 if classes is None else classes
+    if classes == class_of.shape[-1]:
+        return log_h[..., class_of.argsort()]
+    index = class_of.expand(log_h.shape)
+    shape = (*log_h.shape[:-1], classes)
+    top = torch.full(shape, -torch.inf, dtype=log_h.dtype, device=log_h.device)
+    # The shift is a constant for the gradient, and finite, so that -inf minus it is no NaN.
+    top = top.scatter_reduce(-1, index, log_h.detach(), "amax").clamp(min=torch.finfo(log_h.dtype).min)
+    shifted = (log_h - top.gather(-1, index)).exp()
+    total = torch.zeros_like(top).scatter_add(-1, index, shifted)
+    alive = total > 0
+    # The logarithm must not see a zero, even where its result is not used: its slope there is infinite.
+    return torch.where(alive, top + torch.where(alive, total, 1.0).log(), -torch.inf)
+
+
+def couple(scores: Tensor) -> Tensor:
+    r"""Gate arguments from one score per function, by taking away the later ones.
+
+    .. math:: \theta_i = z_i - \log \sum_{j>i} \exp z_j
+
+    The sigmoid chain of these arguments has :math:`h = \mathrm{softmax}(z)`: every gate decides
+    between its own function and all later ones together.
+
+    Arguments:
+        scores: :math:`z`, shape :math:`(*, k)`.
+
+    Returns:
+        :math:`\theta`, shape :math:`(*, k - 1)`.
+
+    Example:
+        >>> couple(torch.tensor([0.5, 0.25, 0.25]).log()).sigmoid()
+        tensor([0.5000, 0.5000])
+    """
+    scores = _at_least_single(scores)
+    return scores[..., :-1] - scores[..., 1:].flip(-1).logcumsumexp(-1).flip(-1)
+
+
+def gates_from_probabilities(p: Tensor) -> Tensor:
+    r"""The gates whose partition functions are the given probabilities.
+
+    The inverse of the recursion, as in the proof of the density theorem, total on the whole
+    simplex: where nothing remains, the gate is 0.
+
+    .. math:: q_i = p_i \Big/ \sum_{j \ge i} p_j
+
+    Arguments:
+        p: Probabilities, shape :math:`(*, k)`: not negative, every row sums to one.
+
+    Returns:
+        :math:`q`, shape :math:`(*, k - 1)`.
+
+    Example:
+        >>> gates_from_probabilities(torch.tensor([[0.2, 0.4, 0.4], [1.0, 0.0, 0.0]]))
+        tensor([[0.2000, 0.5000],
+                [1.0000, 0.0000]])
+    """
+    if not p.is_floating_point():
+        raise TypeError(f"p must be a floating point tensor, got {p.dtype}; use p.float()")
+    if p.ndim == 0 or p.shape[-1] < 2:
+        raise ValueError(f"p must have k >= 2 probabilities in its last dimension, got shape {tuple(p.shape)}")
+    p = _at_least_single(p)
+    tail = p.flip(-1).cumsum(-1).flip(-1)
+    tolerance = 1e-4 if p.dtype == torch.float32 else 1e-6
+    if not bool(((p >= 0).all(-1) & ((tail[..., 0] - 1).abs() <= tolerance)).all()):
+        raise ValueError("every row of p must be finite, not negative and sum to one; divide by p.sum(-1)")
+    tail = tail[..., :-1]
+    return torch.where(tail > 0, p[..., :-1] / torch.where(tail > 0, tail, 1.0), 0.0)
+
+
+def nll_loss(
+    theta: Tensor,
+    target: Tensor,
+    class_of: Tensor | Sequence[int] | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Negative log-likelihood of a sigmoid chain, with its gradient in closed form.
+
+    With :math:`r_i` the share of function :math:`i` in the probability of the true class,
+
+    .. math:: \frac{\partial L}{\partial \theta_j} = q_j \sum_{i > j} r_i - (1 - q_j)\, r_j
+
+    so that a row with one part per class needs nothing past its own class.
+
+    Arguments:
+        theta: Gate arguments, shape :math:`(*, k - 1)`.
+        target: Classes from 0 to :math:`C - 1`, shape :math:`(*)`.
+        class_of: The class of every function, shape :math:`(k,)`; one function per class if None.
+        weight: A weight for every class, shape :math:`(C,)`.
+        reduction: ``"mean"`` (weighted, as in torch), ``"sum"`` or ``"none"``.
+
+    Example:
+        >>> theta = torch.tensor([[0.0, 0.0], [2.0, -1.0]])
+        >>> nll_loss(theta, torch.tensor([2, 0]), reduction="none")
+        tensor([1.3863, 0.1269])
+    """
+    class_of = _checked_loss_input(theta, target, class_of, weight, reduction)
+    losses: Tensor = _ChainNLL.apply(theta, target, class_of)  # type: ignore[no-untyped-call]
+    if weight is not None:
+        weight = weight.to(losses.dtype)[target]
+        losses = losses * weight
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.mean() if weight is None else losses.sum() / weight.sum()
+
+
+class _ChainNLL(torch.autograd.Function):
+    """Loss and gradient together: one pass over theta serves both."""
+
+    @staticmethod
+    def forward(ctx: Any, theta: Tensor, target: Tensor, class_of: Tensor) -> Tensor:
+        wide = _at_least_single(theta.detach())
+        k = len(class_of)
+        # The class of every function once: then the position in the chain is all that counts.
+        if int(class_of.max()) == k - 1:
+            loss, gradient = _one_part(wide, class_of.argsort()[target])
+        else:
+            loss, gradient = _several_parts(wide, target, class_of)
+        ctx.save_for_backward(gradient.to(theta.dtype))
+        return loss
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_loss.unsqueeze(-1).to(gradient.dtype), None, None
+
+
+def _one_part(theta: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+    """A binary cross-entropy over the gates up to the true class; the ones after it never matter."""
+    gates = theta.shape[-1]
+    own = position.unsqueeze(-1)
+    index = torch.arange(gates, device=theta.device)
+    # Accepting with theta costs what rejecting with -theta costs: one sign makes one formula of both.
+    sign = torch.where(index == own, -1.0, 1.0).to(theta.dtype) * (index <= own)
+    signed = sign * theta
+    loss = (F.softplus(signed, threshold=_LINEAR_FROM) * sign.abs()).sum(-1)
+    return loss, sign * signed.sigmoid()
+
+
+def _several_parts(theta: Tensor, target: Tensor, class_of: Tensor) -> tuple[Tensor, Tensor]:
+    log_h = log_partition(*log_sigmoid_gates(theta))
+    own = class_of == target.unsqueeze(-1)
+    log_own = log_h.masked_fill(~own, -torch.inf)
+    log_p = log_own.logsumexp(-1)
+    share = (log_own - log_p.unsqueeze(-1)).exp()
+    later = share[..., 1:].flip(-1).cumsum(-1).flip(-1)
+    return -log_p, theta.sigmoid() * later - (-theta).sigmoid() * share[..., :-1]
+
+
+# softplus(x) is x to the last bit of a double from here on; torch's own threshold of 20 is not enough.
+_LINEAR_FROM = 40.0
+
+
+def log_sigmoid_gates(theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Log of what a sigmoid gate accepts and rejects, to the last bits for any theta."""
+    theta = _at_least_single(theta)
+    return -F.softplus(-theta, threshold=_LINEAR_FROM), -F.softplus(theta, threshold=_LINEAR_FROM)
+
+
+def check_class_of(class_of: Tensor | Sequence[int], functions: int | None = None) -> Tensor:
+    """The map from partition functions to classes as a tensor, or an error that says what is wrong."""
+    class_of = torch.as_tensor(class_of)
+    if class_of.dtype.is_floating_point or class_of.dtype == torch.bool or class_of.ndim != 1:
+        raise TypeError(
+            "class_of must be a vector of integers, one class per partition function, "
+            f"got {class_of.dtype} of shape {tuple(class_of.shape)}"
+        )
+    class_of = class_of.long()
+    if functions is not None and len(class_of) != functions:
+        raise ValueError(
+            f"class_of must name a class for each of the {functions} partition functions "
+            f"(one more than gates), got {len(class_of)}"
+        )
+    if len(class_of) < 2:
+        raise ValueError(f"a partition needs k >= 2 functions, got class_of of length {len(class_of)}")
+    if int(class_of.min()) < 0:
+        raise ValueError(f"classes are counted from 0, got class {int(class_of.min())} in class_of")
+    parts = torch.bincount(class_of)
+    if not bool(parts.all()):
+        missing = int((parts == 0).nonzero()[0])
+        raise ValueError(f"class_of must use every class from 0 to {len(parts) - 1}, class {missing} has no part")
+    return class_of
+
+
+def _checked_loss_input(
+    theta: Tensor,
+    target: Tensor,
+    class_of: Tensor | Sequence[int] | None,
+    weight: Tensor | None,
+    reduction: str,
+) -> Tensor:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
+    if not theta.is_floating_point():
+        raise TypeError(f"theta must be a floating point tensor, got {theta.dtype}")
+    if theta.ndim == 0 or theta.shape[-1] == 0:
+        raise ValueError(f"theta must have at least one gate in its last dimension, got shape {tuple(theta.shape)}")
+    if target.dtype.is_floating_point or target.dtype == torch.bool:
+        raise TypeError(f"target must hold classes as integers, got {target.dtype}; use target.long()")
+    if target.shape != theta.shape[:-1]:
+        raise ValueError(
+            "target must have one class per row of theta, "
+            f"expected shape {tuple(theta.shape[:-1])}, got {tuple(target.shape)}"
+        )
+    k = theta.shape[-1] + 1
+    if class_of is None:
+        class_of, classes = torch.arange(k, device=theta.device), k
+    else:
+        class_of = check_class_of(class_of, k).to(theta.device)
+        classes = int(class_of.max()) + 1
+    if target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
+        found = f"{int(target.min())} to {int(target.max())}"
+        raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {found}")
+    if weight is not None and weight.shape != (classes,):
+        raise ValueError(f"weight must hold one number per class, shape ({classes},), got {tuple(weight.shape)}")
+    return class_of
+
+
+def _at_least_single(x: Tensor) -> Tensor:
+    """Half precision is not enough for a chain: at k = 1000 it is wrong by nats."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
