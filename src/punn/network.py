@@ -1,0 +1,222 @@
+"""The network: gates, activation and partition in one module that returns log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from punn.activations import Activation, LogGates, Name, argument_for
+from punn.gates import Ball, Ellipsoid, Hybrid, Shared, Shell
+from punn.gates.radii import check_sizes
+from punn.partition import check_class_of, gates_from_probabilities, log_class_sums, log_partition
+from punn.trace import GateTrace
+
+__all__ = ["PUNN", "PUNNHead", "Standardize"]
+
+
+class Standardize(nn.Module):
+    """Features in the user's units to zero mean and unit variance, in double precision.
+
+    It lives inside the network, so that a model takes raw features wherever it goes.
+
+    Arguments:
+        mean: The mean of every feature.
+        scale: Its standard deviation; positive.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean.double())
+        self.register_buffer("scale", scale.double())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardised features, in x's own precision."""
+        # A raw feature may be large and vary little: the difference is taken before digits are lost.
+        return ((x.to(self.mean) - self.mean) / self.scale).to(x.dtype)
+
+
+class PUNN(nn.Module):
+    r"""A partition of unity neural network: ``x (n, ...) -> log p (n, C)``.
+
+    Gates give arguments, an activation turns them into what is accepted and rejected, the recursion
+    makes :math:`k` partition functions of them, and the functions of a class are added:
+
+    .. math:: \log p_c(x) = \log \sum_{i:\, \pi(i) = c} h_i(x)
+
+    Predictions are exact: outside its support a bump accepts 0, and a class may have the probability 0.
+    In training mode localised gates are continued instead, so that no loss or gradient is infinite.
+
+    Arguments:
+        gates: A module from x to the gate arguments, shape (n, k - 1).
+        activation: A name (``"sigmoid"``, ``"gaussian"``, ``"bump"``, ``"window"``,
+            ``"compact_window"``), a callable, or a list with one per gate.
+        class_of: The class of every partition function, shape (k,); one function per class if None.
+        scaling: A module that is applied to x first, such as :class:`Standardize`.
+
+    Example:
+        >>> from punn.gates import SeparateMLP
+        >>> network = PUNN(SeparateMLP(features=4, gates=2))
+        >>> log_p = network(torch.zeros(5, 4))
+        >>> log_p.shape, bool(torch.allclose(log_p.exp().sum(-1), torch.ones(5)))
+        (torch.Size([5, 3]), True)
+    """
+
+    class_of: Tensor
+
+    def __init__(
+        self,
+        gates: nn.Module,
+        activation: Name | Sequence[Name] = "sigmoid",
+        class_of: Tensor | Sequence[int] | None = None,
+        scaling: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(gates, nn.Module):
+            raise TypeError(f"gates must be a torch module from x to (n, k - 1), got {type(gates).__name__}")
+        if class_of is None:
+            class_of = range(_gates_of(gates) + 1)
+        class_of = check_class_of(torch.as_tensor(class_of))
+        self.functions, self.classes = len(class_of), int(class_of.max()) + 1
+        if isinstance(getattr(gates, "gates", None), int):
+            check_class_of(class_of, _gates_of(gates) + 1)
+        self.scaling = scaling
+        self.gates = gates
+        self.activation = Activation(activation, self.functions - 1)
+        self.register_buffer("class_of", class_of)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-probability of every class, shape (n, C)."""
+        return self.log_probabilities(self.theta(x), continued=self.training)
+
+    def theta(self, x: Tensor) -> Tensor:
+        """Gate arguments, shape (n, k - 1)."""
+        _check_rows(x)
+        theta: Tensor = self.gates(x if self.scaling is None else self.scaling(x))
+        if theta.ndim == 0 or theta.shape[-1] != self.functions - 1:
+            raise ValueError(
+                f"the gates must give {self.functions - 1} arguments per row for {self.functions} partition "
+                f"functions, got shape {tuple(theta.shape)}"
+            )
+        return theta
+
+    def log_gates(self, x: Tensor) -> LogGates:
+        """Log of what every gate accepts and rejects, shape (n, k - 1) each."""
+        accept, reject = self.activation(self.theta(x), continued=self.training)
+        return accept, reject
+
+    def log_partition(self, x: Tensor) -> Tensor:
+        """Log of the partition functions, shape (n, k)."""
+        return log_partition(*self.log_gates(x))
+
+    def log_probabilities(self, theta: Tensor, continued: bool = False) -> Tensor:
+        """Log-probability of every class from gate arguments, shape (n, C)."""
+        log_h = log_partition(*self.activation(theta, continued))
+        return log_class_sums(log_h, self.class_of, self.classes)
+
+    @torch.no_grad()
+    def trace(self, x: Tensor) -> GateTrace:
+        """How every probability is formed, gate by gate; exact, also in training mode."""
+        accept, reject = self.activation(self.theta(x))
+        return GateTrace(accept.double().cpu().numpy(), reject.double().cpu().numpy(), self.class_of.cpu().numpy())
+
+    @torch.no_grad()
+    def start(self, x: Tensor, part: Tensor, generator: torch.Generator | None = None) -> None:
+        """Begin with every partition function on its rows, with the mass that it has among them.
+
+        Arguments:
+            x: Rows as they reach the gates, that is after scaling.
+            part: The partition function that every row belongs to, shape (n,); with one function
+                per class in the order of the classes, its class.
+            generator: Starts the shapes somewhere near their rows instead, for restarts.
+        """
+        # A function without rows still gets the mass of half a row: a gate at 0 could not come back.
+        counts = torch.bincount(part, minlength=self.functions).clamp(min=0.5).to(x)
+        share = counts / counts.sum()
+        q = gates_from_probabilities(share)
+        theta = torch.stack([argument_for(name, q[i]) for i, name in enumerate(self.activation.names)])
+        self.gates.start(x, part, theta, generator)  # type: ignore[operator]
+        if isinstance(self.gates, Ball | Ellipsoid | Shell | Hybrid):
+            self._resize(x, share)
+
+    def _resize(self, x: Tensor, share: Tensor, rounds: int = 60) -> None:
+        """Grow and shrink the shapes until each takes its share; a few rounds of a damped iteration."""
+        for _ in range(rounds):
+            log_h = log_partition(*self.activation(self.gates(x)))
+            ratio = (share.log() - log_h.logsumexp(0) + torch.tensor(len(x)).log())[:-1]
+            if float(ratio.abs().max()) < 0.01:
+                return
+            self.gates.resize((0.3 * ratio).clamp(-0.2, 0.2).exp())  # type: ignore[operator]
+
+
+class PUNNHead(nn.Module):
+    r"""The last layer of a network: features to log-probabilities, in the place of linear and softmax.
+
+    ``F.nll_loss(model(x), y)`` trains it. Under autocast the linear layer runs in half precision and the
+    partition in single. At the start every class has the same mass. The parts of the classes are
+    interleaved (1, ..., C, 1, ..., C, ...), which learns faster than blocks.
+
+    With ``coupled=True`` there is one score per function and the later ones are taken away,
+    :math:`\theta_i = z_i - \log \sum_{j>i} e^{z_j}`. These are the gates of a softmax over the functions:
+    recursion, trace and ledger are the same, and it learns as fast as softmax. Without it, the paper's
+    construction, one linear gate must separate its function from all later ones at once.
+
+    Arguments:
+        in_features: Width of the features.
+        classes: The number of classes.
+        parts: The number of partition functions per class.
+        coupled: Whether gate arguments are formed from scores.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), PUNNHead(64, classes=10, parts=2))
+        >>> loss = nn.functional.nll_loss(model(torch.randn(8, 784)), torch.arange(8))
+        >>> loss.backward()
+    """
+
+    def __init__(self, in_features: int, classes: int, parts: int = 1, coupled: bool = False) -> None:
+        super().__init__()
+        check_sizes(in_features=in_features, classes=classes, parts=parts)
+        if classes < 2:
+            raise ValueError(f"a partition needs at least 2 classes, got {classes}")
+        k = classes * parts
+        gates = Shared(nn.Identity(), k - 1, features=in_features, coupled=coupled)
+        self.punn = PUNN(gates, "sigmoid", torch.arange(k) % classes)
+        if not coupled:
+            later = torch.arange(k - 1, 0, -1)
+            gates.output.bias.data.sub_(later.log())  # type: ignore[union-attr]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Log-probability of every class, shape (n, classes)."""
+        log_p: Tensor = self.punn(features)
+        return log_p
+
+    def trace(self, features: Tensor) -> GateTrace:
+        """How every probability is formed, gate by gate."""
+        return self.punn.trace(features)
+
+
+def _gates_of(gates: nn.Module) -> int:
+    count = getattr(gates, "gates", None)
+    if not isinstance(count, int):
+        raise TypeError(
+            f"{type(gates).__name__} does not say how many gates it has; give class_of, "
+            "or wrap it: Shared(module, gates=...)"
+        )
+    return count
+
+
+def _check_rows(x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise TypeError(f"x must be a floating point tensor, got {x.dtype}; use x.float()")
+    if torch.compiler.is_compiling():
+        return
+    try:
+        finite = bool(torch.isfinite(x).all())
+    except RuntimeError:  # under vmap values cannot be looked at
+        return
+    if not finite:
+        raise ValueError("x must be finite, got NaN or infinite values; fill or drop those rows first")
