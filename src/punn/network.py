@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from punn.activations import Activation, LogGates, Name, argument_for
 from punn.gates import Ball, Ellipsoid, Hybrid, Shared, Shell
-from punn.gates.radii import check_sizes
+from punn.gates.radii import check_sizes, weighted_mean
 from punn.partition import check_class_of, gates_from_probabilities, log_class_sums, log_partition
 from punn.trace import GateTrace
 
@@ -125,29 +125,32 @@ class PUNN(nn.Module):
         return GateTrace(accept.double().cpu().numpy(), reject.double().cpu().numpy(), self.class_of.cpu().numpy())
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self, x: Tensor, part: Tensor, weight: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> None:
         """Begin with every partition function on its rows, with the mass that it has among them.
 
         Arguments:
             x: Rows as they reach the gates, that is after scaling.
             part: The partition function that every row belongs to, shape (n,); with one function
                 per class in the order of the classes, its class.
+            weight: How often every row counts, shape (n,).
             generator: Starts the shapes somewhere near their rows instead, for restarts.
         """
         # A function without rows still gets the mass of half a row: a gate at 0 could not come back.
-        counts = torch.bincount(part, minlength=self.functions).clamp(min=0.5).to(x)
+        counts = torch.bincount(part, weight, minlength=self.functions).clamp(min=0.5).to(x)
         share = counts / counts.sum()
         q = gates_from_probabilities(share)
         theta = torch.stack([argument_for(name, q[i]) for i, name in enumerate(self.activation.names)])
-        self.gates.start(x, part, theta, generator)  # type: ignore[operator]
+        self.gates.start(x, part, theta, weight, generator)  # type: ignore[operator]
         if isinstance(self.gates, Ball | Ellipsoid | Shell | Hybrid):
-            self._resize(x, share)
+            self._resize(x, share, weight)
 
-    def _resize(self, x: Tensor, share: Tensor, rounds: int = 60) -> None:
+    def _resize(self, x: Tensor, share: Tensor, weight: Tensor | None, rounds: int = 60) -> None:
         """Grow and shrink the shapes until each takes its share; a few rounds of a damped iteration."""
         for _ in range(rounds):
             log_h = log_partition(*self.activation(self.gates(x)))
-            ratio = (share.log() - log_h.logsumexp(0) + torch.tensor(len(x)).log())[:-1]
+            ratio = (share / weighted_mean(log_h.exp(), weight)).log()[:-1]
             if float(ratio.abs().max()) < 0.01:
                 return
             self.gates.resize((0.3 * ratio).clamp(-0.2, 0.2).exp())  # type: ignore[operator]

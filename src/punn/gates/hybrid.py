@@ -49,13 +49,20 @@ class Hybrid(nn.Module):
         return torch.cat([family(x) for family in self.families], -1)[..., self._back]
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Start every family on the rows of its own gates."""
         for family, index in zip(self.families, self.positions, strict=True):
             own = torch.full_like(part, -1)
             for local, position in enumerate(index):
                 own[part == position] = local
-            family.start(x, own, theta[index], generator)  # type: ignore[operator]
+            family.start(x, own, theta[index], weight, generator)  # type: ignore[operator]
 
     @torch.no_grad()
     def resize(self, factor: Tensor) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from punn.gates.radii import check_sizes
+from punn.gates.radii import check_sizes, weighted_mean
 from punn.partition import couple
 
 __all__ = ["SeparateMLP", "Shared", "mlp"]
@@ -85,10 +85,17 @@ class SeparateMLP(nn.Module):
             weight[gate], bias[gate] = layer.weight, layer.bias
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Give every gate nearly the same argument, the given one, on all rows."""
         self.weights[-1].mul_(_QUIET)
-        self.biases[-1].add_((theta - self(x).mean(0)).unsqueeze(-1))
+        self.biases[-1].add_((theta - weighted_mean(self(x), weight)).unsqueeze(-1))
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -131,7 +138,14 @@ class Shared(nn.Module):
         return couple(self.scores(x)) if self.coupled else self.scores(x)
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Give every gate nearly the same argument, the given one, on all rows; needs our own last layer."""
         if self.output is None:
             return
@@ -141,7 +155,7 @@ class Shared(nn.Module):
             reached = nn.functional.pad(-nn.functional.softplus(theta).cumsum(-1), (1, 0))
             theta = nn.functional.pad(accept, (0, 1)) + reached
         self.output.weight.mul_(_QUIET)
-        self.output.bias.add_(theta - self.scores(x).mean(0))
+        self.output.bias.add_(theta - weighted_mean(self.scores(x), weight))
 
     def extra_repr(self) -> str:
         """Sizes."""

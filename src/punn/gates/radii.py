@@ -230,6 +230,13 @@ def softplus_inverse(y: Tensor) -> Tensor:
     return y + torch.log(-torch.expm1(-y))
 
 
+def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean over rows, each counted as often as its weight says."""
+    if weight is None:
+        return values.mean(0)
+    return (values * weight.view(-1, *[1] * (values.ndim - 1))).sum(0) / weight.sum()
+
+
 def check_sizes(**sizes: int) -> None:
     """Every size must be a positive integer."""
     for name, size in sizes.items():

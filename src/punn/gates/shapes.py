@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from punn.gates.radii import Radius, check_sizes, polar, softplus_inverse
+from punn.gates.radii import Radius, check_sizes, polar, softplus_inverse, weighted_mean
 
 __all__ = ["Ball", "Ellipsoid", "Shell"]
 
@@ -62,9 +62,16 @@ class Ball(nn.Module):
         return self.sharpness * (self.radius - distance)
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Center and radius of the rows of every function; with a generator, somewhere near."""
-        center, spread = _placed(x, part, self.gates, generator)
+        center, spread = _placed(x, part, self.gates, weight, generator)
         radius = torch.linalg.vector_norm(spread, dim=-1) * 1.25
         self.center.copy_(center)
         self.raw_radius.copy_(softplus_inverse(radius))
@@ -146,9 +153,16 @@ class Ellipsoid(nn.Module):
         return self.sharpness * (1 - distance.clamp(max=_FARTHEST).square())
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Center and semi-axes of the rows of every function; with a generator, somewhere near."""
-        center, spread = _placed(x, part, self.gates, generator)
+        center, spread = _placed(x, part, self.gates, weight, generator)
         self.center.copy_(center)
         self.raw_growth.copy_(softplus_inverse(1 / (1.25 * self.features**0.5 * spread)))
         if self.tilt is not None:
@@ -235,13 +249,21 @@ class Shell(nn.Module):
         return rough if self.inner is None else rough + self.inner.roughness()
 
     @torch.no_grad()
-    def start(self, x: Tensor, part: Tensor, theta: Tensor, generator: torch.Generator | None = None) -> None:
+    def start(
+        self,
+        x: Tensor,
+        part: Tensor,
+        theta: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         """Center of the rows of every function, boundaries around most of their distances."""
-        center, _ = _placed(x, part, self.gates, generator)
+        center, _ = _placed(x, part, self.gates, weight, generator)
         self.center.copy_(center)
         distance, _ = polar(x.unsqueeze(-2) - center)
-        edges = [_quantiles(distance[part == gate, gate], distance[:, gate]) for gate in range(self.gates)]
-        low, high = torch.stack(edges).unbind(-1)
+        middle, deviation = _moments(distance.unsqueeze(-1), part, self.gates, weight)
+        # Two deviations hold nearly all rows, whatever their distribution.
+        low, high = (middle - 2 * deviation).clamp(min=0).squeeze(-1), (middle + 2 * deviation).squeeze(-1)
         if self.inner is None:
             self.outer.start(high)
         else:
@@ -267,29 +289,30 @@ class Shell(nn.Module):
         return inner, outer + 1e-3 * inner + 1e-4
 
 
-def _placed(x: Tensor, part: Tensor, gates: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def _placed(
+    x: Tensor, part: Tensor, gates: int, weight: Tensor | None, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the rows of every function, shape (gates, features) each."""
-    overall = x.std(0, correction=0).clamp(min=1e-3)
-    center, spread = x.mean(0).repeat(gates, 1), overall.repeat(gates, 1)
-    for gate in range(gates):
-        rows = x[part == gate]
-        if len(rows):
-            center[gate] = rows.mean(0)
-        if len(rows) > 1:
-            spread[gate] = rows.std(0, correction=0).maximum(0.05 * overall)
+    center, spread = _moments(x.unsqueeze(-2).expand(-1, gates, -1), part, gates, weight)
     if generator is not None:
         noise = torch.randn(2, gates, x.shape[1], generator=generator).to(x)
         center, spread = center + noise[0] * spread, spread * (0.5 * noise[1]).exp()
     return center, spread
 
 
-def _quantiles(own: Tensor, everyone: Tensor) -> Tensor:
-    """Distances between which nearly all rows lie, with some room."""
-    rows = own if len(own) > 1 else everyone
-    # torch.quantile refuses more than 16 million numbers; a stride is a fair sample of any order.
-    low, high = torch.quantile(rows[:: len(rows) // 100_000 + 1], rows.new_tensor([0.05, 0.95]))
-    room = 0.15 * (high - low) + 1e-3
-    return torch.stack([(low - room).clamp(min=0), high + room])
+def _moments(values: Tensor, part: Tensor, gates: int, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mean and deviation per gate of values (n, gates, m) over its rows; over all rows, if it has none."""
+    means, deviations = [], []
+    for gate in range(gates):
+        column = values[:, gate]
+        overall = (weighted_mean(column.square(), weight) - weighted_mean(column, weight).square()).clamp(min=1e-6)
+        own = part == gate if bool((part == gate).any()) else torch.ones_like(part, dtype=torch.bool)
+        rows, share = column[own], None if weight is None else weight[own]
+        mean = weighted_mean(rows, share)
+        variance = weighted_mean((rows - mean).square(), share)
+        means.append(mean)
+        deviations.append(variance.maximum(0.0025 * overall).sqrt())
+    return torch.stack(means), torch.stack(deviations)
 
 
 def _short(values: Tensor) -> str:
