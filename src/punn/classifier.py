@@ -1,0 +1,377 @@
+"""The estimator: validation, labels and order around the network; no mathematics."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from punn.activations import Name
+from punn.building import Family, build_network, chain_order, class_of_chain, parts_of_classes
+from punn.checkpoint import Checkpoint, fingerprint
+from punn.network import PUNN
+from punn.options import check_options
+from punn.preparation import Settings, hold_out, parts_of_rows, scaling_of, seeded, unknown_label
+from punn.progress import Progress
+from punn.trace import GateTrace
+from punn.training import History, Rows, few_threads, take, train
+
+__all__ = ["PUNNClassifier"]
+
+
+class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose every probability is an exact product of gate values.
+
+    Arguments:
+        gates: A family for all gates, ``"mlp"`` (a network each), ``"shared"`` (one network for all),
+            ``"ball"``, ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
+            ``(features, gates) -> module``; or a list with one of them per gate.
+        activation: ``"auto"`` (a window for shells, else a sigmoid), ``"sigmoid"``, ``"gaussian"``,
+            ``"bump"``, ``"window"``, ``"compact_window"``, a callable, or a list with one per gate.
+        hidden: Widths of the hidden layers of networks.
+        parts: Partition functions per class: a number, or a mapping from class to number.
+        order: How the classes stand in the chain: ``"given"`` (sorted), ``"frequency"``, ``"random"``,
+            ``"separable"`` (the easiest first, so that explanations are short), or a list of classes.
+        degree: Order of Fourier radii (5 if None) or degree of harmonic ones (2 if None).
+        rest: ``"class"``: the rest is the last class. ``"unknown"``: it belongs to none; only for
+            localised gates, which do not extrapolate.
+        standardize: Scale features inside the network, so that it takes and tells the user's units.
+        epochs: Passes over the data; ``"auto"`` goes by their size.
+        batch_size: Rows per step; ``"auto"`` goes by their number.
+        learning_rate: The largest step size of Adam; ``"auto"`` is 0.01 for shapes, else 0.003.
+        schedule: ``"cosine"``, ``"constant"`` or ``"triangle"``.
+        weight_decay: Decoupled decay of network weights; ``"auto"`` is larger for small tables.
+        smoothness: Penalty on radius functions that grows with the degree.
+        early_stopping: Hold rows out to choose the best epoch; ``"auto"`` from 1,000 rows on.
+        validation_fraction: Share of rows held out.
+        patience: Epochs without improvement before the end.
+        class_weight: ``"balanced"``, or a mapping from class to weight.
+        label_smoothing: Share of the target that is spread over all classes.
+        restarts: Starts that are trained side by side, the best is kept; ``"auto"`` is 8 for shapes, else 1.
+        warm_start: Go on from the weights of the last fit.
+        random_state: Decides all that is random.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        precision: ``"auto"`` (double for small tables, else single), ``"single"``, ``"double"`` or ``"mixed"``.
+        checkpoint: A path; a fit that was interrupted goes on from there to the very same weights.
+        verbose: Show progress.
+
+    Attributes:
+        classes_: The classes. order_: The classes in the order of the chain. network_: The fitted
+        :class:`punn.PUNN`. n_parameters_: How many numbers were learned. loss_curve_: The training
+        loss of every epoch. n_iter_: Epochs run. n_features_in_, feature_names_in_: As in scikit-learn.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = PUNNClassifier(random_state=0).fit(X, y)
+        >>> model.predict(X[50:52]), model.n_parameters_
+        (array([1, 1]), 9090)
+    """
+
+    classes_: np.ndarray
+    network_: PUNN
+
+    def __init__(
+        self,
+        gates: Family | Sequence[Family] = "mlp",
+        activation: Name | Sequence[Name] = "auto",
+        hidden: Sequence[int] = (64, 64),
+        parts: int | Mapping[Any, int] = 1,
+        order: str | Sequence[Any] = "given",
+        degree: int | None = None,
+        rest: str = "class",
+        standardize: bool = True,
+        epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        learning_rate: float | str = "auto",
+        schedule: str = "cosine",
+        weight_decay: float | str = "auto",
+        smoothness: float = 0.0,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        patience: int = 20,
+        class_weight: str | Mapping[Any, float] | None = None,
+        label_smoothing: float = 0.0,
+        restarts: int | str = "auto",
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        checkpoint: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.gates = gates
+        self.activation = activation
+        self.hidden = hidden
+        self.parts = parts
+        self.order = order
+        self.degree = degree
+        self.rest = rest
+        self.standardize = standardize
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.weight_decay = weight_decay
+        self.smoothness = smoothness
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.class_weight = class_weight
+        self.label_smoothing = label_smoothing
+        self.restarts = restarts
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from rows X with labels y.
+
+        Arguments:
+            X: Features, shape (n, features).
+            y: Labels, shape (n,): strings, booleans or integers.
+            sample_weight: How much every row counts; a weight of zero is the same as leaving it out.
+        """
+        going_on = self.warm_start and hasattr(self, "network_")
+        table, labels, weight = self._checked(X, y, sample_weight)
+        classes = np.unique(labels)
+        if going_on and not np.array_equal(classes, self._trained_classes()):
+            raise ValueError(
+                f"warm_start needs the classes of the last fit, {self.classes_.tolist()}, got {classes.tolist()}"
+            )
+        rng = check_random_state(self.random_state)
+        settings, seed = Settings(self, len(table)), int(rng.randint(2**31 - 1))
+        generator = torch.Generator().manual_seed(seed)
+        # Modules draw their first weights, and a user's own module perhaps more, from torch's global generator.
+        with seeded(seed) if callable(self.gates) else contextlib.nullcontext():
+            copies: list[PUNN] = []
+            if going_on:
+                rows = self._rows(table, labels, weight)
+            else:
+                with seeded(seed):
+                    rows, copies = self._build(table, labels, weight, classes, settings, rng, generator)
+            self.history_ = self._train(rows, copies, settings, rng, generator)
+        self.loss_curve_, self.n_iter_ = self.history_.loss, len(self.history_.loss)
+        self._warn_of_dead_gates(rows)
+        return self
+
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Go over some more rows once; the first call names all classes, and scales by its rows.
+
+        Arguments:
+            X: Features, shape (n, features).
+            y: Labels, shape (n,).
+            classes: All classes that will ever come; needed in the first call only.
+            sample_weight: How much every row counts.
+        """
+        first = not hasattr(self, "network_")
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit must name all classes: partial_fit(X, y, classes=...)")
+        table, labels, weight = self._checked(X, y, sample_weight, reset=first)
+        known = np.unique(np.asarray(classes)) if first else self._trained_classes()
+        unknown = np.setdiff1d(labels, known)
+        if len(unknown):
+            raise ValueError(f"y has labels that are not among the classes {known.tolist()}: {unknown.tolist()}")
+        rng = check_random_state(self.random_state)
+        settings, seed = Settings(self, len(table)), int(rng.randint(2**31 - 1))
+        generator = torch.Generator().manual_seed(seed)
+        if first:
+            with seeded(seed):
+                rows, _ = self._build(table, labels, weight, known, settings, rng, generator)
+            self.loss_curve_ = []
+        else:
+            rows = self._rows(table, labels, weight)
+        with few_threads(2.0 * self.n_parameters_ * settings.batch_size):
+            history = train(
+                self.network_,
+                rows,
+                epochs=1,
+                batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                generator=generator,
+                schedule="constant",
+            )
+        self.loss_curve_ = [*self.loss_curve_, *history.loss]
+        self.n_iter_ = len(self.loss_curve_)
+        return self
+
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+        """Log-probability of every class, shape (n, C); minus infinity where a localised gate is exactly 0."""
+        with torch.inference_mode():
+            pieces = [self.network_.log_probabilities(theta).cpu().numpy() for theta in self._theta(X)]
+        return np.concatenate(pieces)
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Probability of every class, shape (n, C), in the order of ``classes_``."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """The most probable class of every row."""
+        return np.asarray(self.classes_[self.predict_log_proba(X).argmax(1)])
+
+    def trace(self, X: ArrayLike) -> GateTrace:
+        """How every probability is formed, gate by gate."""
+        with torch.inference_mode():
+            pieces = [[log.cpu().numpy() for log in self.network_.activation(theta)] for theta in self._theta(X)]
+        accept, reject = (np.concatenate(logs) for logs in zip(*pieces, strict=True))
+        return GateTrace(accept, reject, self.network_.class_of.cpu().numpy(), self.classes_)
+
+    def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
+        """Gate arguments in double precision, in pieces that fit into memory."""
+        check_is_fitted(self, "network_")
+        table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        widest = max(table.shape[1], self.network_.functions * max([1, *self.hidden]))
+        chunk = max(1, 16_000_000 // widest)
+        for first in range(0, len(table), chunk):
+            yield self.network_.gates(self._scaled(table[first : first + chunk])).double()
+
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Options, rows, labels and weights that are right, without the rows that do not count."""
+        check_options(self)
+        table, labels = validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32])
+        check_classification_targets(labels)
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is not None:
+            balance = compute_sample_weight(self.class_weight, labels)
+            weight = balance if weight is None else weight * balance
+        if weight is None:
+            return table, labels, None
+        counts = weight > 0
+        if not counts.any():
+            raise ValueError("sample_weight must be positive for at least one row, got only zeros")
+        return (table, labels, weight) if counts.all() else (table[counts], labels[counts], weight[counts])
+
+    def _build(
+        self,
+        table: np.ndarray,
+        labels: np.ndarray,
+        weight: np.ndarray | None,
+        classes: np.ndarray,
+        settings: Settings,
+        rng: np.random.RandomState,
+        generator: torch.Generator,
+    ) -> tuple[Rows, list[PUNN]]:
+        """Make the network and start it from the data; further copies of it start elsewhere."""
+        self.classes_ = classes
+        scaling = scaling_of(table, weight).to(settings.device) if self.standardize else None
+        x = torch.from_numpy(np.ascontiguousarray(table)).to(settings.device)
+        rows = _as_rows(x if scaling is None else scaling(x), labels, weight, classes, settings.dtype)
+        order = chain_order(self.order, classes, rows.x.cpu(), rows.y.cpu(), rng)
+        class_of = class_of_chain(order, parts_of_classes(self.parts, classes) if len(classes) > 1 else [2])
+        if self.rest == "unknown":
+            class_of.append(len(classes))
+            self.classes_ = np.append(classes, unknown_label(classes))
+        networks = []
+        part = parts_of_rows(rows, class_of, rng)
+        stride = len(rows.x) // 20_000 + 1
+        some = take(rows, slice(None, None, stride))
+        for number in range(settings.restarts):
+            network = build_network(self.gates, self.activation, class_of, x.shape[1], self.hidden, self.degree)
+            networks.append(network.to(settings.device, settings.dtype))
+            if not callable(self.gates):
+                networks[-1].start(some.x, part[::stride], some.weight, generator if number else None)
+        self.network_ = networks[0].eval()
+        self.network_.scaling = scaling
+        self.order_ = self.classes_[list(dict.fromkeys(class_of))]
+        self.n_parameters_ = sum(p.numel() for p in self.network_.parameters())
+        return rows, networks[1:]
+
+    def _rows(self, table: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> Rows:
+        x = self._scaled(table)
+        return _as_rows(x, labels, weight, self._trained_classes(), x.dtype)
+
+    def _scaled(self, table: np.ndarray) -> Tensor:
+        """Rows as the gates take them."""
+        like = next(self.network_.parameters())
+        x = torch.from_numpy(np.ascontiguousarray(table)).to(like.device)
+        return (x if self.network_.scaling is None else self.network_.scaling(x)).to(like.dtype)
+
+    def _train(
+        self,
+        rows: Rows,
+        copies: list[PUNN],
+        settings: Settings,
+        rng: np.random.RandomState,
+        generator: torch.Generator,
+    ) -> History:
+        if len(self._trained_classes()) == 1:
+            return History(stopped="one class: nothing to learn")
+        checkpoint = self._checkpoint(rows)
+        validation = None
+        if settings.early_stopping:
+            rows, validation = hold_out(rows, self.validation_fraction, rng)
+        progress = Progress() if self.verbose else None
+        with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
+            history = train(
+                self.network_,
+                rows,
+                epochs=settings.epochs,
+                batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                generator=generator,
+                copies=copies,
+                schedule=self.schedule,
+                weight_decay=settings.weight_decay,
+                smoothness=self.smoothness,
+                label_smoothing=self.label_smoothing,
+                validation=validation,
+                patience=self.patience,
+                mixed=self.precision == "mixed",
+                resume=checkpoint.resume if checkpoint else None,
+                save=checkpoint.save if checkpoint else None,
+                report=progress,
+            )
+        if progress:
+            progress.close()
+        if checkpoint and history.stopped != "interrupted":
+            checkpoint.remove()
+        return history
+
+    def _checkpoint(self, rows: Rows) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        decisive = {name: value for name, value in self.get_params().items() if name not in ("checkpoint", "verbose")}
+        return Checkpoint(self.checkpoint, fingerprint(decisive, rows))
+
+    def _warn_of_dead_gates(self, rows: Rows) -> None:
+        some = take(rows, slice(None, None, len(rows.x) // 5000 + 1))
+        with torch.inference_mode():
+            log_p = self.network_.log_probabilities(self.network_.gates(some.x).double())
+        own = log_p.gather(1, some.y.unsqueeze(1)).squeeze(1)
+        for code, label in enumerate(self._trained_classes().tolist()):
+            mine = own[some.y == code]
+            if len(mine) and bool((mine < np.log(1e-3)).all()):
+                warnings.warn(
+                    f"the gates of class {label!r} are dead: none of its {len(mine)} training rows gets more than "
+                    "0.1% for it; more epochs, restarts, another order or another activation will help",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
+    def _trained_classes(self) -> np.ndarray:
+        """Classes that rows can have: all but the unknown one."""
+        return self.classes_[:-1] if self.rest == "unknown" else self.classes_
+
+
+def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray, dtype: torch.dtype) -> Rows:
+    codes = torch.from_numpy(np.searchsorted(classes, labels)).to(x.device)
+    return Rows(x.to(dtype), codes, None if weight is None else torch.from_numpy(weight).to(x.device, dtype))

@@ -1,0 +1,125 @@
+"""What comes before training: scaling, where rows start, rows held out, settings by the size of the data."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from punn.building import SHAPES
+from punn.network import Standardize
+from punn.training import Rows, take
+
+__all__ = ["SMALL", "Settings", "hold_out", "parts_of_rows", "scaling_of", "seeded", "unknown_label"]
+
+#: Tables up to this size are fitted in one batch and in double precision: the order of rows is then no matter.
+SMALL = 256
+
+
+def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
+    """Mean and deviation of every feature; a constant one is only shifted."""
+    mean = np.average(X, axis=0, weights=weight).astype(np.float64)
+    variance = np.zeros_like(mean)
+    total = float(len(X) if weight is None else weight.sum())
+    for first in range(0, len(X), 65536):  # in pieces: a table may take half of the memory
+        square = (X[first : first + 65536] - mean) ** 2
+        variance += square.sum(0) if weight is None else weight[first : first + 65536] @ square
+    scale = np.sqrt(variance / total)
+    # What rounding leaves of a constant column is not a scale.
+    scale[scale <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
+    return Standardize(torch.from_numpy(mean), torch.from_numpy(scale))
+
+
+def parts_of_rows(rows: Rows, class_of: list[int], rng: np.random.RandomState) -> Tensor:
+    """The function that every row starts in: of a class with several, the one whose cluster it is in."""
+    functions = torch.tensor(class_of)
+    part = torch.empty_like(rows.y)
+    for c in range(int(functions.max()) + 1):
+        own = (functions == c).nonzero().squeeze(-1)
+        mine = (rows.y == c).nonzero().squeeze(-1)
+        if len(own) == 1 or len(mine) <= len(own):
+            part[mine] = own[torch.arange(len(mine)) % len(own)]
+            continue
+        some = mine[:: len(mine) // 5000 + 1]
+        weight = None if rows.weight is None else rows.weight[some].cpu().numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # fewer distinct rows than parts is no fault
+            clusters = KMeans(len(own), n_init=1, random_state=rng).fit(
+                rows.x[some].cpu().numpy(), sample_weight=weight
+            )
+        part[mine] = own[torch.from_numpy(clusters.predict(rows.x[mine].cpu().numpy())).long()]
+    return part
+
+
+def unknown_label(classes: np.ndarray) -> Any:
+    """The label of the rest, if it belongs to no class."""
+    label: Any = "unknown" if classes.dtype.kind in "OUS" else -1
+    if label in classes.tolist():
+        raise ValueError(f"rest='unknown' needs the label {label!r} for itself, but it is one of the classes")
+    return label
+
+
+def hold_out(rows: Rows, fraction: float, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
+    """Rows to learn from and rows to judge by, with every class on both sides where it has two rows."""
+    counts = torch.bincount(rows.y)
+    # A class with a single row cannot be on both sides: it stays where it is learned from.
+    candidates = (counts[rows.y] > 1).nonzero().squeeze(-1).cpu().numpy()
+    held = max(round(fraction * len(candidates)), int((counts > 1).sum()))
+    if held > len(candidates) // 2:
+        warnings.warn(
+            f"{len(rows.x)} rows of {int((counts > 0).sum())} classes are too few to hold some out: "
+            "fitting without early stopping",
+            UserWarning,
+            stacklevel=4,
+        )
+        return rows, None
+    labels = rows.y.cpu().numpy()[candidates]
+    _, out = train_test_split(candidates, test_size=held, stratify=labels, random_state=rng)
+    kept = torch.ones(len(rows.x), dtype=torch.bool)
+    kept[torch.from_numpy(out)] = False
+    return take(rows, kept.nonzero().squeeze(-1)), take(rows, torch.from_numpy(np.sort(out)))
+
+
+_BUILDING = threading.RLock()
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[torch.Generator]:
+    """A generator of our own, and torch's global one seeded for the modules and put back after."""
+    with _BUILDING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
+
+
+class Settings:
+    """The numbers of a fit: what the estimator says, or what suits the size of the data where it says "auto"."""
+
+    def __init__(self, model: Any, rows: int) -> None:
+        families = [model.gates] if isinstance(model.gates, str) or callable(model.gates) else list(model.gates)
+        shape = all(family in SHAPES for family in families)
+        small = rows <= SMALL
+        self.batch_size = int(
+            _or(model.batch_size, rows if small else np.clip(2 ** round(np.log2(rows / 32)), 32, 256))
+        )
+        steps = -(-rows // self.batch_size)
+        self.epochs = int(_or(model.epochs, np.clip(round(8000 / steps), 20, 200)))
+        self.learning_rate = float(_or(model.learning_rate, 0.01 if shape else 0.003))
+        self.weight_decay = float(_or(model.weight_decay, 1.0 if small else 0.1))
+        self.restarts = int(_or(model.restarts, 8 if shape else 1))
+        self.early_stopping = bool(_or(model.early_stopping, rows >= 1000))
+        double = model.precision == "double" or (model.precision == "auto" and small)
+        self.dtype = torch.float64 if double else torch.float32
+        cuda = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.device(_or(model.device, cuda))
+
+
+def _or(option: Any, fitting: Any) -> Any:
+    return fitting if isinstance(option, str) and option == "auto" else option
