@@ -21,7 +21,7 @@ from punn.building import Family, build_network, chain_order, class_of_chain, pa
 from punn.checkpoint import Checkpoint, fingerprint
 from punn.network import PUNN
 from punn.options import check_options
-from punn.preparation import Settings, hold_out, parts_of_rows, scaling_of, seeded, unknown_label
+from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
 from punn.progress import Progress
 from punn.trace import GateTrace
 from punn.training import History, Rows, few_threads, take, train
@@ -222,7 +222,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class of every row."""
-        return np.asarray(self.classes_[self.predict_log_proba(X).argmax(1)])
+        winner = self.predict_log_proba(X).argmax(1)
+        return np.asarray(self.classes_[winner])
 
     def trace(self, X: ArrayLike) -> GateTrace:
         """How every probability is formed, gate by gate."""
@@ -273,8 +274,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Make the network and start it from the data; further copies of it start elsewhere."""
         self.classes_ = classes
         scaling = scaling_of(table, weight).to(settings.device) if self.standardize else None
-        x = torch.from_numpy(np.ascontiguousarray(table)).to(settings.device)
-        rows = _as_rows(x if scaling is None else scaling(x), labels, weight, classes, settings.dtype)
+        x = scaled(table, scaling, settings.device, settings.dtype)
+        rows = _as_rows(x, labels, weight, classes)
         order = chain_order(self.order, classes, rows.x.cpu(), rows.y.cpu(), rng)
         class_of = class_of_chain(order, parts_of_classes(self.parts, classes) if len(classes) > 1 else [2])
         if self.rest == "unknown":
@@ -296,14 +297,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows, networks[1:]
 
     def _rows(self, table: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> Rows:
-        x = self._scaled(table)
-        return _as_rows(x, labels, weight, self._trained_classes(), x.dtype)
+        return _as_rows(self._scaled(table), labels, weight, self._trained_classes())
 
     def _scaled(self, table: np.ndarray) -> Tensor:
         """Rows as the gates take them."""
         like = next(self.network_.parameters())
-        x = torch.from_numpy(np.ascontiguousarray(table)).to(like.device)
-        return (x if self.network_.scaling is None else self.network_.scaling(x)).to(like.dtype)
+        return scaled(table, self.network_.scaling, like.device, like.dtype)
 
     def _train(
         self,
@@ -357,9 +356,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with torch.inference_mode():
             log_p = self.network_.log_probabilities(self.network_.gates(some.x).double())
         own = log_p.gather(1, some.y.unsqueeze(1)).squeeze(1)
+        # A class whose rows hardly count may well be given up.
+        counts = torch.bincount(rows.y, rows.weight, len(self.classes_)).double()
+        counts /= counts.sum()
         for code, label in enumerate(self._trained_classes().tolist()):
             mine = own[some.y == code]
-            if len(mine) and bool((mine < np.log(1e-3)).all()):
+            if counts[code] > 1e-3 and len(mine) and bool((mine < np.log(1e-3)).all()):
                 warnings.warn(
                     f"the gates of class {label!r} are dead: none of its {len(mine)} training rows gets more than "
                     "0.1% for it; more epochs, restarts, another order or another activation will help",

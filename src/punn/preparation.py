@@ -12,16 +12,19 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
-from torch import Tensor
+from torch import Tensor, nn
 
 from punn.building import SHAPES
 from punn.network import Standardize
 from punn.training import Rows, take
 
-__all__ = ["SMALL", "Settings", "hold_out", "parts_of_rows", "scaling_of", "seeded", "unknown_label"]
+__all__ = ["SMALL", "Settings", "hold_out", "parts_of_rows", "scaled", "scaling_of", "seeded", "unknown_label"]
 
 #: Tables up to this size are fitted in one batch and in double precision: the order of rows is then no matter.
 SMALL = 256
+
+# Rows that are worked on at once where all would need more memory.
+_PIECE = 65536
 
 
 def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
@@ -29,13 +32,23 @@ def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
     mean = np.average(X, axis=0, weights=weight).astype(np.float64)
     variance = np.zeros_like(mean)
     total = float(len(X) if weight is None else weight.sum())
-    for first in range(0, len(X), 65536):  # in pieces: a table may take half of the memory
-        square = (X[first : first + 65536] - mean) ** 2
-        variance += square.sum(0) if weight is None else weight[first : first + 65536] @ square
+    for first in range(0, len(X), _PIECE):
+        square = (X[first : first + _PIECE] - mean) ** 2
+        variance += square.sum(0) if weight is None else weight[first : first + _PIECE] @ square
     scale = np.sqrt(variance / total)
     # What rounding leaves of a constant column is not a scale.
     scale[scale <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
     return Standardize(torch.from_numpy(mean), torch.from_numpy(scale))
+
+
+def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Rows as the gates take them, made in pieces: a table may take half of the memory."""
+    x = torch.empty(table.shape, dtype=dtype, device=device)
+    for first in range(0, len(table), _PIECE):
+        piece = np.array(table[first : first + _PIECE])  # a copy, for torch takes no read-only memory
+        rows = torch.from_numpy(piece).to(device)
+        x[first : first + _PIECE] = rows if scaling is None else scaling(rows)
+    return x
 
 
 def parts_of_rows(rows: Rows, class_of: list[int], rng: np.random.RandomState) -> Tensor:
