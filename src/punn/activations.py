@@ -35,6 +35,8 @@ _GAUSSIAN_EDGE = 30.0
 _PEAK_COST = 1e-4
 #: How steep the sides of a soft window are, in units of the shell's thickness.
 _STEEPNESS = 20.0
+#: A bump may not be narrower: a width of zero would be divided by.
+_NARROWEST = 1e-6
 
 
 def sigmoid(theta: Tensor) -> LogGates:
@@ -58,8 +60,7 @@ def gaussian(theta: Tensor, continued: bool = False) -> LogGates:
     inner = theta.clamp(-_GAUSSIAN_EDGE, _GAUSSIAN_EDGE)
     # Past the edge the square goes on along its tangent, so that no finite argument overflows.
     cost = inner.square() + 2 * _GAUSSIAN_EDGE * (theta - inner).abs()
-    exact = torch.where(theta.abs() < 1e18, theta, 1e18).square()
-    return _log_gates(exact, cost, continued)
+    return _log_gates(theta.square(), cost, continued)
 
 
 def bump(theta: Tensor, continued: bool = False) -> LogGates:
@@ -71,7 +72,7 @@ def bump(theta: Tensor, continued: bool = False) -> LogGates:
         >>> bump(torch.tensor([0.0, 0.5, 1.0, 2.0]))[0].exp()
         tensor([1.0000, 0.7165, 0.0000, 0.0000])
     """
-    return _compact(theta, 2, continued)
+    return _compact(theta, 1 + theta, 1 - theta, 2, continued)
 
 
 def compact_window(theta: Tensor, continued: bool = False) -> LogGates:
@@ -81,7 +82,7 @@ def compact_window(theta: Tensor, continued: bool = False) -> LogGates:
         >>> compact_window(torch.tensor([0.0, 0.1, 0.5, 1.0]))[0].exp()
         tensor([0.0000, 0.4997, 1.0000, 0.0000])
     """
-    return _compact(2 * theta - 1, 4, continued)
+    return _compact(2 * theta - 1, 2 * theta, 2 - 2 * theta, 4, continued)
 
 
 def window(theta: Tensor) -> LogGates:
@@ -95,12 +96,9 @@ def window(theta: Tensor) -> LogGates:
         >>> window(torch.tensor([0.0, 0.5, 1.0]))[0].exp()
         tensor([0.5000, 0.9999, 0.5000])
     """
-    up, down = _STEEPNESS * theta, _STEEPNESS * (1 - theta)
-    log_accept = log_sigmoid_gates(up)[0] + log_sigmoid_gates(down)[0]
-    # 1 - q = (e^-up + e^-down + e^-s) * q, a sum of positive terms: nothing cancels.
-    steep = torch.full_like(theta, -_STEEPNESS)
-    log_reject = torch.logaddexp(torch.logaddexp(-up, -down), steep) + log_accept
-    return log_accept, log_reject
+    up, down = log_sigmoid_gates(_STEEPNESS * theta), log_sigmoid_gates(_STEEPNESS * (1 - theta))
+    log_accept = up[0] + down[0]
+    return log_accept, _log1mexp(-log_accept)
 
 
 #: Every activation by its name.
@@ -134,6 +132,10 @@ class Activation(nn.Module):
     def __init__(self, activation: Name | Sequence[Name], gates: int) -> None:
         super().__init__()
         single = isinstance(activation, str) or callable(activation)
+        if not single and not isinstance(activation, Sequence):
+            raise TypeError(
+                f"activation must be a name, a callable, or a list of them, got {type(activation).__name__}"
+            )
         self.names: list[Name] = [activation] * gates if single else list(activation)  # type: ignore[arg-type, list-item]
         if len(self.names) != gates:
             raise ValueError(f"activation must be one, or one per gate ({gates}), got {len(self.names)}")
@@ -148,7 +150,7 @@ class Activation(nn.Module):
     @property
     def width(self) -> Tensor:
         """The width of every bump gate, in units of its argument."""
-        return F.softplus(self.raw_width) if self.raw_width is not None else torch.empty(0)
+        return F.softplus(self.raw_width).clamp(min=_NARROWEST) if self.raw_width is not None else torch.empty(0)
 
     def forward(self, theta: Tensor, continued: bool = False) -> LogGates:
         """Log of what every gate accepts and rejects; continued in training."""
@@ -194,16 +196,19 @@ def argument_for(name: Name, q: Tensor) -> Tensor:
     return q.logit()
 
 
-def _compact(t: Tensor, power: int, continued: bool) -> LogGates:
-    """Cost v / (1 - v) with v = t^power inside |t| < 1, infinite outside."""
+def _compact(t: Tensor, from_left: Tensor, from_right: Tensor, power: int, continued: bool) -> LogGates:
+    """Cost v / (1 - v) with v = t^power inside |t| < 1, infinite outside.
+
+    The distances 1 + t and 1 - t from the edges are given, because t alone has lost their digits.
+    """
     edge = (_EDGE_COST / (1 + _EDGE_COST)) ** (1 / power)
     slope = power * edge ** (power - 1) * (1 + _EDGE_COST) ** 2
     inner = t.clamp(-edge, edge)
     v = inner.pow(power)
     cost = v / (1 - v) + slope * (t - inner).abs()
-    inside = t.abs() < 1
-    v = torch.where(inside, t, 0.0).detach().pow(power)
-    exact = torch.where(inside & (v < 1), v / (1 - torch.where(v < 1, v, 0.0)), torch.inf)
+    # 1 - t^4 is (1 + t)(1 - t)(1 + t^2); for a bump the last factor is missing.
+    rest = from_left * from_right * (1 + t.square()).pow(power // 2 - 1)
+    exact = torch.where((from_left > 0) & (from_right > 0), t.pow(power) / rest, torch.inf)
     return _log_gates(exact, cost, continued)
 
 
@@ -226,7 +231,7 @@ def _log1mexp(cost: Tensor) -> Tensor:
 
 def _graft(value: Tensor, gradient: Tensor) -> Tensor:
     """The first one's value with the second one's gradient."""
-    return gradient + (value - gradient).detach()
+    return value + (gradient - gradient.detach())
 
 
 def _softplus_inverse(y: float) -> float:

@@ -374,6 +374,6 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[:-1] if self.rest == "unknown" else self.classes_
 
 
-def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray, dtype: torch.dtype) -> Rows:
+def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray) -> Rows:
     codes = torch.from_numpy(np.searchsorted(classes, labels)).to(x.device)
-    return Rows(x.to(dtype), codes, None if weight is None else torch.from_numpy(weight).to(x.device, dtype))
+    return Rows(x, codes, None if weight is None else torch.from_numpy(weight).to(x))

@@ -147,13 +147,19 @@ class PUNN(nn.Module):
             self._resize(x, share, weight)
 
     def _resize(self, x: Tensor, share: Tensor, weight: Tensor | None, rounds: int = 60) -> None:
-        """Grow and shrink the shapes until each takes its share; a few rounds of a damped iteration."""
+        """Grow and shrink the shapes until each takes its share, each in steps that halve when it overshoots."""
+        grown, last = torch.zeros(2, self.functions - 1).to(share)
+        gain = torch.ones_like(grown)
         for _ in range(rounds):
             log_h = log_partition(*self.activation(self.gates(x)))
-            ratio = (share / weighted_mean(log_h.exp(), weight)).log()[:-1]
+            ratio = (share / weighted_mean(log_h.exp(), weight)).log()
             if float(ratio.abs().max()) < 0.01:
                 return
-            self.gates.resize((0.3 * ratio).clamp(-0.2, 0.2).exp())  # type: ignore[operator]
+            gain = torch.where(ratio[:-1] * last < 0, gain / 2, (gain * 1.2).clamp(max=1))
+            # Where earlier shapes hold all of its rows, a shape would grow without end.
+            target = (grown + (gain * ratio[:-1]).clamp(-0.2, 0.2)).clamp(-2, 2)
+            self.gates.resize((target - grown).exp())  # type: ignore[operator]
+            grown, last = target, ratio[:-1]
 
 
 class PUNNHead(nn.Module):
@@ -188,9 +194,9 @@ class PUNNHead(nn.Module):
         k = classes * parts
         gates = Shared(nn.Identity(), k - 1, features=in_features, coupled=coupled)
         self.punn = PUNN(gates, "sigmoid", torch.arange(k) % classes)
-        if not coupled:
-            later = torch.arange(k - 1, 0, -1)
-            gates.output.bias.data.sub_(later.log())  # type: ignore[union-attr]
+        # Gate i takes 1 / (k - i) of what reaches it; scores that are all the same do that by themselves.
+        later = torch.arange(k - 1, 0, -1).log()
+        gates.output.bias.data.copy_(torch.zeros(k) if coupled else -later)  # type: ignore[union-attr]
 
     def forward(self, features: Tensor) -> Tensor:
         """Log-probability of every class, shape (n, classes)."""
@@ -213,6 +219,8 @@ def _gates_of(gates: nn.Module) -> int:
 
 
 def _check_rows(x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a floating point tensor, got {type(x).__name__}; use torch.as_tensor(x)")
     if not x.is_floating_point():
         raise TypeError(f"x must be a floating point tensor, got {x.dtype}; use x.float()")
     if torch.compiler.is_compiling():

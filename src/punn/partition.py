@@ -48,7 +48,7 @@ def log_remaining(log_reject: Tensor) -> Tensor:
         >>> log_remaining(torch.tensor([0.5, 0.5]).log()).exp()
         tensor([1.0000, 0.5000, 0.2500])
     """
-    return F.pad(_at_least_single(log_reject).cumsum(-1), (1, 0))
+    return F.pad(_cumsum(_at_least_single(log_reject)), (1, 0))
 
 
 def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
@@ -161,9 +161,9 @@ def gates_from_probabilities(p: Tensor) -> Tensor:
         raise TypeError(f"p must be a floating point tensor, got {p.dtype}; use p.float()")
     if p.ndim == 0 or p.shape[-1] < 2:
         raise ValueError(f"p must have k >= 2 probabilities in its last dimension, got shape {tuple(p.shape)}")
+    tolerance = {torch.float64: 1e-6, torch.float32: 1e-4}.get(p.dtype, 1e-2)
     p = _at_least_single(p)
-    tail = p.flip(-1).cumsum(-1).flip(-1)
-    tolerance = 1e-4 if p.dtype == torch.float32 else 1e-6
+    tail = _cumsum(p.flip(-1)).flip(-1)
     if not bool(((p >= 0).all(-1) & ((tail[..., 0] - 1).abs() <= tolerance)).all()):
         raise ValueError("every row of p must be finite, not negative and sum to one; divide by p.sum(-1)")
     tail = tail[..., :-1]
@@ -198,6 +198,7 @@ def nll_loss(
         tensor([1.3863, 0.1269])
     """
     class_of = _checked_loss_input(theta, target, class_of, weight, reduction)
+    target = target.long()
     losses: Tensor = _ChainNLL.apply(theta, target, class_of)  # type: ignore[no-untyped-call]
     if weight is not None:
         weight = weight.to(losses.dtype)[target]
@@ -249,12 +250,13 @@ def _several_parts(theta: Tensor, target: Tensor, class_of: Tensor) -> tuple[Ten
     log_own = log_h.masked_fill(~own, -torch.inf)
     log_p = log_own.logsumexp(-1)
     share = (log_own - log_p.unsqueeze(-1)).exp()
-    later = share[..., 1:].flip(-1).cumsum(-1).flip(-1)
+    later = _cumsum(share[..., 1:].flip(-1)).flip(-1)
     return -log_p, theta.sigmoid() * later - (-theta).sigmoid() * share[..., :-1]
 
 
 # softplus(x) is x to the last bit of a double from here on; torch's own threshold of 20 is not enough.
 _LINEAR_FROM = 40.0
+_BLOCK = 32
 
 
 def log_sigmoid_gates(theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -320,6 +322,19 @@ def _checked_loss_input(
     if weight is not None and weight.shape != (classes,):
         raise ValueError(f"weight must hold one number per class, shape ({classes},), got {tuple(weight.shape)}")
     return class_of
+
+
+def _cumsum(x: Tensor) -> Tensor:
+    """Cumulative sum, of doubles in blocks of blocks: rounding grows with the log of k, not with k.
+
+    In single precision torch adds up in double precision by itself.
+    """
+    k = x.shape[-1]
+    if x.dtype != torch.float64 or k <= _BLOCK:
+        return x.cumsum(-1)
+    blocks = F.pad(x, (0, -k % _BLOCK)).unflatten(-1, (-1, _BLOCK)).cumsum(-1)
+    before = F.pad(_cumsum(blocks[..., :-1, -1]), (1, 0))
+    return (blocks + before.unsqueeze(-1)).flatten(-2)[..., :k]
 
 
 def _at_least_single(x: Tensor) -> Tensor:

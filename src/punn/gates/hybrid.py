@@ -30,6 +30,9 @@ class Hybrid(nn.Module):
         super().__init__()
         if not families:
             raise ValueError("a hybrid needs at least one family of gates")
+        unknown = [family for family in families if not isinstance(getattr(family, "gates", None), int)]
+        if unknown:
+            raise TypeError(f"every family must say how many gates it has, {type(unknown[0]).__name__} does not")
         sizes = [int(family.gates) for family in families]  # type: ignore[arg-type]
         self.gates = sum(sizes)
         if positions is None:

@@ -8,13 +8,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from punn.gates.radii import check_sizes, weighted_mean
+from punn.gates.radii import check_features, check_sizes, weighted_mean
 from punn.partition import couple
 
 __all__ = ["SeparateMLP", "Shared", "mlp"]
 
-# How much a start shrinks the last layer: enough for all rows to begin with about the same mass.
-_QUIET = 0.1
+# A start shrinks the last layer to a tenth or less, until arguments deviate by no more than this over the rows:
+# then all rows begin with about the same mass, and no row outside a bump.
+_DEVIATION = 0.01
 
 
 class SeparateMLP(nn.Module):
@@ -55,13 +56,14 @@ class SeparateMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, gates)."""
+        check_features(x, self.features)
         first, *later = zip(self.weights, self.biases, strict=True)
         # All gates read the same rows: one product of full width serves the first layer of all.
-        units = nn.functional.linear(x, first[0].flatten(0, 1), first[1].flatten())
+        units = nn.functional.linear(x.reshape(-1, self.features), first[0].flatten(0, 1), first[1].flatten())
         u: Tensor = units.unflatten(-1, first[1].shape).transpose(-2, -3)  # (gates, n, width)
         for weight, bias in later:
             u = torch.baddbmm(bias.unsqueeze(-2), u.relu(), weight.transpose(-1, -2))
-        return u.squeeze(-1).transpose(-1, -2)
+        return u.squeeze(-1).transpose(-1, -2).reshape(*x.shape[:-1], self.gates)
 
     def __len__(self) -> int:
         return self.gates
@@ -94,7 +96,7 @@ class SeparateMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         """Give every gate nearly the same argument, the given one, on all rows."""
-        self.weights[-1].mul_(_QUIET)
+        self.weights[-1].mul_(_quiet(self(x)).view(-1, 1, 1))
         self.biases[-1].add_((theta - weighted_mean(self(x), weight)).unsqueeze(-1))
 
     def extra_repr(self) -> str:
@@ -131,7 +133,11 @@ class Shared(nn.Module):
     def scores(self, x: Tensor) -> Tensor:
         """What the network gives, before coupling."""
         u: Tensor = self.backbone(x)
-        return u if self.output is None else self.output(u)
+        if self.output is None:
+            return u
+        check_features(u, self.output.in_features)
+        scores: Tensor = self.output(u)
+        return scores
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, gates)."""
@@ -154,12 +160,17 @@ class Shared(nn.Module):
             accept = -nn.functional.softplus(-theta)
             reached = nn.functional.pad(-nn.functional.softplus(theta).cumsum(-1), (1, 0))
             theta = nn.functional.pad(accept, (0, 1)) + reached
-        self.output.weight.mul_(_QUIET)
+        self.output.weight.mul_(_quiet(self.scores(x)).unsqueeze(-1))
         self.output.bias.add_(theta - weighted_mean(self.scores(x), weight))
 
     def extra_repr(self) -> str:
         """Sizes."""
         return f"gates={self.gates}, coupled={self.coupled}"
+
+
+def _quiet(arguments: Tensor) -> Tensor:
+    """How much to shrink every gate's last layer."""
+    return (_DEVIATION / arguments.std(0, correction=0)).clamp(max=0.1)
 
 
 def mlp(features: int, hidden: Sequence[int]) -> nn.Sequential:

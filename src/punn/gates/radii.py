@@ -237,6 +237,12 @@ def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
     return (values * weight.view(-1, *[1] * (values.ndim - 1))).sum(0) / weight.sum()
 
 
+def check_features(x: Tensor, features: int) -> None:
+    """Rows must have the width that a module was made for; broadcasting would hide a wrong one."""
+    if x.ndim == 0 or x.shape[-1] != features:
+        raise ValueError(f"expected rows of {features} features, shape (n, {features}), got {tuple(x.shape)}")
+
+
 def check_sizes(**sizes: int) -> None:
     """Every size must be a positive integer."""
     for name, size in sizes.items():

@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from punn.gates.radii import Radius, check_sizes, polar, softplus_inverse, weighted_mean
+from punn.gates.radii import Radius, check_features, check_sizes, polar, softplus_inverse, weighted_mean
 
 __all__ = ["Ball", "Ellipsoid", "Shell"]
 
 # A squared distance stays finite in single precision up to here.
 _FARTHEST = 1e15
+# How sharp an ellipsoid starts: it accepts 95% of what reaches its center.
+_SHARPNESS = 3.0
 
 
 class Ball(nn.Module):
@@ -58,6 +60,7 @@ class Ball(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, gates)."""
+        check_features(x, self.features)
         distance, _ = polar(x.unsqueeze(-2) - self.center)
         return self.sharpness * (self.radius - distance)
 
@@ -111,7 +114,7 @@ class Ellipsoid(nn.Module):
         self.center = nn.Parameter(torch.zeros(gates, features))
         #: The diagonal of L: how fast the quadratic form grows along every axis.
         self.raw_growth = nn.Parameter(softplus_inverse(torch.ones(gates, features)))
-        self.raw_sharpness = nn.Parameter(softplus_inverse(torch.full((gates,), 3.0)))
+        self.raw_sharpness = nn.Parameter(softplus_inverse(torch.full((gates,), _SHARPNESS)))
         below = features * (features - 1) // 2
         self.tilt = nn.Parameter(torch.zeros(gates, below)) if full and below else None
 
@@ -144,6 +147,7 @@ class Ellipsoid(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, gates)."""
+        check_features(x, self.features)
         offset = x.unsqueeze(-2) - self.center
         if self.tilt is None:
             offset = offset * F.softplus(self.raw_growth)
@@ -165,6 +169,7 @@ class Ellipsoid(nn.Module):
         center, spread = _placed(x, part, self.gates, weight, generator)
         self.center.copy_(center)
         self.raw_growth.copy_(softplus_inverse(1 / (1.25 * self.features**0.5 * spread)))
+        self.raw_sharpness.copy_(softplus_inverse(torch.full_like(self.raw_sharpness, _SHARPNESS)))
         if self.tilt is not None:
             self.tilt.zero_()
 
@@ -237,6 +242,7 @@ class Shell(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, gates)."""
+        check_features(x, self.features)
         distance, direction = polar(x.unsqueeze(-2) - self.center)
         inner, thickness = self._inner_and_thickness(direction)
         if self.inner is None:
@@ -279,8 +285,9 @@ class Shell(nn.Module):
             self.inner.start((self.inner.mean + thickness * (1 - factor) / 2).clamp(min=0))
 
     def extra_repr(self) -> str:
-        """Sizes."""
-        return f"features={self.features}, gates={self.gates}"
+        """Sizes and mean radii, in true units; below, the module `outer` holds the thickness alone."""
+        inner, outer = self.radii(self.center.new_zeros(1, self.gates, self.features))
+        return f"features={self.features}, gates={self.gates}, inner={_short(inner[0])}, outer={_short(outer[0])}"
 
     def _inner_and_thickness(self, direction: Tensor) -> tuple[Tensor, Tensor]:
         outer = self.outer(direction)
@@ -303,10 +310,12 @@ def _placed(
 def _moments(values: Tensor, part: Tensor, gates: int, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """Mean and deviation per gate of values (n, gates, m) over its rows; over all rows, if it has none."""
     means, deviations = [], []
+    counted = torch.ones_like(part, dtype=torch.bool) if weight is None else weight > 0
     for gate in range(gates):
         column = values[:, gate]
-        overall = (weighted_mean(column.square(), weight) - weighted_mean(column, weight).square()).clamp(min=1e-6)
-        own = part == gate if bool((part == gate).any()) else torch.ones_like(part, dtype=torch.bool)
+        overall = weighted_mean((column - weighted_mean(column, weight)).square(), weight).clamp(min=1e-6)
+        own = counted & (part == gate)
+        own = own if bool(own.any()) else counted
         rows, share = column[own], None if weight is None else weight[own]
         mean = weighted_mean(rows, share)
         variance = weighted_mean((rows - mean).square(), share)
