@@ -193,6 +193,9 @@ def argument_for(name: Name, q: Tensor) -> Tensor:
         excess = 1 / q - 1 - math.exp(-_STEEPNESS)
         u = (excess + (excess.square() - 4 * math.exp(-_STEEPNESS)).clamp(min=0).sqrt()) / 2
         return 1 + u.log() / _STEEPNESS
+    if callable(name):
+        grid = torch.linspace(20, -20, 16001).to(q)  # the first of the nearest is the largest
+        return grid[(name(grid)[0] - q.log()).abs().argmin()]
     return q.logit()
 
 

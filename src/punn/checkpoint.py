@@ -41,14 +41,13 @@ class Checkpoint:
 
         if state.epoch % self.every:
             return
-        tensors = {f"best.{name}": value for name, value in state.best.items()}
-        tensors |= {f"now.{name}": value.detach() for name, value in _current(state).items()}
-        for index, slots in state.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{index}.{slot}": value for slot, value in slots.items()}
-        tensors |= {"best_score": state.best_score, "generator": state.generator.get_state()}
+        tensors = {name: getattr(state.adam, name) for name in ("weights", "mean", "square")}
+        tensors |= {f"buffer.{name}": value for name, value in state.objective.named_buffers()}
+        tensors |= {"best": state.best, "best_score": state.best_score, "generator": state.generator.get_state()}
         about = {
             "epoch": state.epoch,
             "waited": state.waited,
+            "steps": state.adam.steps,
             "history": asdict(state.history),
             "fingerprint": self.fingerprint,
         }
@@ -66,18 +65,14 @@ class Checkpoint:
                 "give the same ones, another path, or delete it"
             )
         with torch.no_grad():
-            for name, value in _current(state).items():
-                value.copy_(tensors[f"now.{name}"])
-        state.best = {name: tensors[f"best.{name}"].to(value) for name, value in state.best.items()}
-        packed = state.optimizer.state_dict()
-        indices = [index for group in packed["param_groups"] for index in group["params"]]
-        packed["state"] = {
-            index: {slot: tensors[f"adam.{index}.{slot}"] for slot in ("step", "exp_avg", "exp_avg_sq")}
-            for index in indices
-        }
-        state.optimizer.load_state_dict(packed)
+            for name in ("weights", "mean", "square"):
+                getattr(state.adam, name).copy_(tensors[name])
+            for name, value in state.objective.named_buffers():
+                value.copy_(tensors[f"buffer.{name}"])
+            state.best.copy_(tensors["best"])
+            state.best_score.copy_(tensors["best_score"])
         state.generator.set_state(tensors["generator"])
-        state.best_score = tensors["best_score"]
+        state.adam.steps = about["steps"]
         state.epoch, state.waited = about["epoch"], about["waited"]
         state.history = History(**about["history"])
 
@@ -120,7 +115,3 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _current(state: State) -> dict[str, Tensor]:
-    return state.copies or state.objective.state_dict()

@@ -137,6 +137,12 @@ class PUNN(nn.Module):
             weight: How often every row counts, shape (n,).
             generator: Starts the shapes somewhere near their rows instead, for restarts.
         """
+        _check_rows(x)
+        if part.shape != x.shape[:1] or not bool(((part >= 0) & (part < self.functions)).all()):
+            raise ValueError(
+                f"part must name one of the partition functions 0 to {self.functions - 1} for each of {len(x)} rows, "
+                f"got shape {tuple(part.shape)} with values {part.unique().tolist()[:20]}"
+            )
         # A function without rows still gets the mass of half a row: a gate at 0 could not come back.
         counts = torch.bincount(part, weight, minlength=self.functions).clamp(min=0.5).to(x)
         share = counts / counts.sum()

@@ -135,6 +135,8 @@ def couple(scores: Tensor) -> Tensor:
         tensor([0.5000, 0.5000])
     """
     scores = _at_least_single(scores)
+    # Only differences count: what all scores share would cost the sum its digits.
+    scores = scores - scores.detach().amax(-1, keepdim=True)
     return scores[..., :-1] - scores[..., 1:].flip(-1).logcumsumexp(-1).flip(-1)
 
 
@@ -334,7 +336,8 @@ def _cumsum(x: Tensor) -> Tensor:
         return x.cumsum(-1)
     blocks = F.pad(x, (0, -k % _BLOCK)).unflatten(-1, (-1, _BLOCK)).cumsum(-1)
     before = F.pad(_cumsum(blocks[..., :-1, -1]), (1, 0))
-    return (blocks + before.unsqueeze(-1)).flatten(-2)[..., :k]
+    sums: Tensor = (blocks + before.unsqueeze(-1)).flatten(-2)
+    return sums[..., :k]
 
 
 def _at_least_single(x: Tensor) -> Tensor:

@@ -131,7 +131,12 @@ class Settings:
         double = model.precision == "double" or (model.precision == "auto" and small)
         self.dtype = torch.float64 if double else torch.float32
         cuda = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = torch.device(_or(model.device, cuda))
+        try:
+            self.device = torch.device(_or(model.device, cuda))
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"device must be 'auto' or one that torch knows, such as 'cpu', got {model.device!r}"
+            ) from error
 
 
 def _or(option: Any, fitting: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from punn.adam import Adam
 from punn.gates import Hybrid, Shell
 from punn.network import PUNN
 from punn.partition import nll_loss
@@ -56,12 +57,11 @@ class History:
 class State:
     """All that an interrupted fit needs to go on to the very same weights."""
 
-    objective: nn.Module
-    copies: dict[str, Tensor]
-    optimizer: torch.optim.Optimizer
+    objective: _Objective
+    adam: Adam
     generator: torch.Generator
-    best: dict[str, Tensor]
-    best_score: Tensor
+    best: Tensor  # weights, as Adam has them
+    best_score: Tensor  # shape (copies,)
     waited: int = 0
     epoch: int = 0
     history: History = field(default_factory=History)
@@ -117,7 +117,9 @@ def train(
         report: Called after every epoch with what there is to tell.
     """
     objective = _Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
-    state = _begin(objective, copies, learning_rate, weight_decay, generator)
+    adam = Adam([network, *copies], weight_decay)
+    best_score = torch.full((1 + len(copies),), math.inf)
+    state = State(objective, adam, generator, adam.weights.clone(), best_score)
     if resume is not None:
         resume(state)
     network.train()
@@ -138,7 +140,7 @@ def train(
             stacklevel=2,
         )
     finally:
-        _keep_best(state)
+        adam.release(state.best, int(state.best_score.argmin()))
         network.eval()
     return state.history
 
@@ -154,11 +156,13 @@ class _Objective(nn.Module):
         # The closed form knows sigmoid chains, and cannot be mapped over copies.
         self.closed_form = plain and sigmoid and label_smoothing == 0
 
-    def forward(self, x: Tensor, y: Tensor, weight: Tensor | None) -> Tensor:
-        """The loss, with penalties only while training."""
+    def forward(self, x: Tensor, y: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+        """The loss, with penalties only while training; without classes, the most probable ones."""
         network = self.network
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
             theta = network.gates(x)
+        if y is None:
+            return network.log_probabilities(theta).argmax(-1)
         if self.closed_form:
             losses = nll_loss(theta, y, network.class_of, reduction="none")
         else:
@@ -172,29 +176,9 @@ class _Objective(nn.Module):
         return loss
 
 
-def _begin(
-    objective: _Objective, copies: Sequence[PUNN], rate: float, decay: float, generator: torch.Generator
-) -> State:
-    named: dict[str, Tensor] = dict(objective.named_parameters())
-    stacked: dict[str, Tensor] = {}
-    if copies:
-        others = [{f"network.{name}": p for name, p in copy.named_parameters()} for copy in copies]
-        stacked = {
-            name: torch.stack([p.detach(), *(o[name].detach() for o in others)]).requires_grad_()
-            for name, p in named.items()
-        }
-        named = stacked
-    decays = [p for name, p in named.items() if "weight" in name]
-    rest = [p for name, p in named.items() if "weight" not in name]
-    groups = [{"params": ps, "weight_decay": wd} for ps, wd in ((decays, decay), (rest, 0.0)) if ps]
-    optimizer = torch.optim.AdamW(groups, lr=rate, fused=True)
-    best = {name: p.detach().clone() for name, p in named.items()}
-    return State(objective, stacked, optimizer, generator, best, torch.full((len(copies) + 1,), math.inf))
-
-
 def _losses(state: State, rows: Rows) -> Tensor:
     """The loss of every copy, shape (copies,)."""
-    if not state.copies:
+    if len(state.best_score) == 1:
         loss: Tensor = state.objective(*rows)
         return loss.unsqueeze(0)
     buffers = dict(state.objective.named_buffers())
@@ -202,7 +186,7 @@ def _losses(state: State, rows: Rows) -> Tensor:
     def one(parameters: dict[str, Tensor]) -> Any:
         return torch.func.functional_call(state.objective, (parameters, buffers), tuple(rows))
 
-    losses: Tensor = torch.func.vmap(one)(state.copies)
+    losses: Tensor = torch.func.vmap(one)({f"network.{name}": p for name, p in state.adam.parameters.items()})
     return losses
 
 
@@ -216,14 +200,11 @@ def _epoch(
     order = torch.randperm(n, generator=state.generator) if steps > 1 else None
     total = torch.zeros(len(state.best_score))
     for step in range(steps):
-        lr = rate * schedule((state.epoch * steps + step) / (epochs * steps))
-        for group in state.optimizer.param_groups:
-            group["lr"] = lr
+        now = rate * schedule((state.epoch * steps + step) / (epochs * steps))
         batch = rows if order is None else take(rows, order[step * batch_size : (step + 1) * batch_size])
         losses = _losses(state, batch)
-        state.optimizer.zero_grad()
         losses.sum().backward()
-        state.optimizer.step()
+        state.adam.step(now)
         total += losses.detach() * (len(batch.x) / n)
     state.epoch += 1
     state.history.loss.append(float(total.min()))
@@ -247,10 +228,7 @@ def _judge(state: State, score: Tensor, validation: Rows | None) -> bool:
     # Without held-out rows the latest weights are the ones wanted, as long as they are finite.
     better = torch.isfinite(score) if validation is None else score < state.best_score
     improved = bool((score < state.best_score).any())
-    current = state.copies or dict(state.objective.named_parameters())
-    for name, value in current.items():
-        kept = better.view(-1, *[1] * (value.ndim - 1)) if state.copies else better[0]
-        state.best[name] = torch.where(kept, value.detach(), state.best[name])
+    state.best = torch.where(better[state.adam.copy_of], state.adam.weights, state.best)
     state.best_score = torch.where(better, score, state.best_score)
     state.waited = 0 if improved else state.waited + 1
     if improved:
@@ -276,15 +254,13 @@ def _validation_losses(state: State, rows: Rows, chunk: int = 8192) -> Tensor:
 @torch.no_grad()
 def _accuracy(state: State, rows: Rows, most: int = 2000) -> float:
     """Share of rows (at most some) that the best copy gets right; held-out rows, if there are any."""
-    network = state.objective.network
-    assert isinstance(network, PUNN)
-    if state.copies:
-        _keep_best(state)
-    network.eval()
     stride = len(rows.x) // most + 1
-    guess = network.log_probabilities(network.gates(rows.x[::stride])).argmax(-1)
-    network.train()
-    return float((guess == rows.y[::stride]).double().mean())
+    some = take(rows, slice(None, None, stride))
+    state.objective.eval()
+    winner = {f"network.{name}": p for name, p in state.adam.copy(int(state.best_score.argmin())).items()}
+    guess: Tensor = torch.func.functional_call(state.objective, winner, (some.x,))
+    state.objective.train()
+    return float((guess == some.y).double().mean())
 
 
 def _enough(state: State, validation: Rows | None, patience: int | None) -> bool:
@@ -292,14 +268,6 @@ def _enough(state: State, validation: Rows | None, patience: int | None) -> bool
         return False
     state.history.stopped = "no improvement"
     return True
-
-
-@torch.no_grad()
-def _keep_best(state: State) -> None:
-    """Put the best weights of the best copy into the network."""
-    winner = int(state.best_score.argmin())
-    for name, parameter in state.objective.named_parameters():
-        parameter.copy_(state.best[name][winner] if state.copies else state.best[name])
 
 
 def take(rows: Rows, index: Tensor | slice) -> Rows:

@@ -13,8 +13,8 @@ from punn.partition import couple
 
 __all__ = ["SeparateMLP", "Shared", "mlp"]
 
-# A start shrinks the last layer to a tenth or less, until arguments deviate by no more than this over the rows:
-# then all rows begin with about the same mass, and no row outside a bump.
+# A start shrinks the last layer until arguments deviate by no more than this over the rows: then all rows begin
+# with about the same mass, and none outside a bump.
 _DEVIATION = 0.01
 
 
@@ -96,7 +96,7 @@ class SeparateMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         """Give every gate nearly the same argument, the given one, on all rows."""
-        self.weights[-1].mul_(_quiet(self(x)).view(-1, 1, 1))
+        self.weights[-1].mul_(_quiet(self(x), weight).view(-1, 1, 1))
         self.biases[-1].add_((theta - weighted_mean(self(x), weight)).unsqueeze(-1))
 
     def extra_repr(self) -> str:
@@ -160,7 +160,7 @@ class Shared(nn.Module):
             accept = -nn.functional.softplus(-theta)
             reached = nn.functional.pad(-nn.functional.softplus(theta).cumsum(-1), (1, 0))
             theta = nn.functional.pad(accept, (0, 1)) + reached
-        self.output.weight.mul_(_quiet(self.scores(x)).unsqueeze(-1))
+        self.output.weight.mul_(_quiet(self.scores(x), weight).unsqueeze(-1))
         self.output.bias.add_(theta - weighted_mean(self.scores(x), weight))
 
     def extra_repr(self) -> str:
@@ -168,9 +168,10 @@ class Shared(nn.Module):
         return f"gates={self.gates}, coupled={self.coupled}"
 
 
-def _quiet(arguments: Tensor) -> Tensor:
+def _quiet(arguments: Tensor, weight: Tensor | None) -> Tensor:
     """How much to shrink every gate's last layer."""
-    return (_DEVIATION / arguments.std(0, correction=0)).clamp(max=0.1)
+    variance = weighted_mean((arguments - weighted_mean(arguments, weight)).square(), weight)
+    return (_DEVIATION / variance.sqrt()).clamp(max=1)
 
 
 def mlp(features: int, hidden: Sequence[int]) -> nn.Sequential:

@@ -1,0 +1,161 @@
+"""Accuracy with untouched defaults, beside the peers, in the same folds.
+
+    python -m benchmarks.accuracy                     # iris, wine, breast cancer, digits
+    python -m benchmarks.accuracy letters.csv --json results.json
+
+A CSV file has its target in the last column; categories and missing values are allowed. All models
+see the same folds and the same preprocessing (imputation, one-hot, standardised features).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets
+from sklearn.base import clone
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler
+
+from punn import PUNNClassifier
+
+BUILT_IN = {
+    "iris": datasets.load_iris,
+    "wine": datasets.load_wine,
+    "breast_cancer": datasets.load_breast_cancer,
+    "digits": datasets.load_digits,
+}
+
+
+def models(names: list[str] | None) -> dict:
+    every = {
+        "punn": PUNNClassifier(random_state=0),
+        "logistic": LogisticRegression(max_iter=1000),
+        "mlp": MLPClassifier(random_state=0),
+        "boosting": HistGradientBoostingClassifier(random_state=0),
+    }
+    if importlib.util.find_spec("interpret"):
+        from interpret.glassbox import ExplainableBoostingClassifier
+
+        every["ebm"] = ExplainableBoostingClassifier(random_state=0)
+    if importlib.util.find_spec("neural_trees"):
+        from neural_trees import NeuralTreeClassifier
+
+        every["neural_trees"] = NeuralTreeClassifier(random_state=0)
+    return {name: every[name] for name in names} if names else every
+
+
+def read(source: str) -> tuple[pd.DataFrame, np.ndarray]:
+    if source in BUILT_IN:
+        data = BUILT_IN[source](as_frame=True)
+        return data.data, data.target.to_numpy()
+    frame = pd.read_csv(source)
+    return frame.iloc[:, :-1], LabelEncoder().fit_transform(frame.iloc[:, -1].astype(str))
+
+
+def preprocessing():
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    words = make_pipeline(
+        SimpleImputer(strategy="most_frequent"),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False, max_categories=50),
+    )
+    return make_column_transformer(
+        (numbers, make_column_selector(dtype_include="number")),
+        (words, make_column_selector(dtype_exclude="number")),
+    )
+
+
+def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 10) -> float:
+    confidence, right = p.max(1), p.argmax(1) == y
+    bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
+    gaps = [abs(right[bin_of == b].mean() - confidence[bin_of == b].mean()) * (bin_of == b).mean() for b in set(bin_of)]
+    return float(sum(gaps))
+
+
+def one_fold(model, X, y, train, test) -> dict[str, float]:
+    table = preprocessing()
+    X_train, X_test = table.fit_transform(X.iloc[train]), table.transform(X.iloc[test])
+    model = clone(model)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLPClassifier's defaults often stop before they have converged
+        model.fit(X_train, y[train])
+    seconds = time.perf_counter() - began
+    p = model.predict_proba(X_test)
+    return {
+        "accuracy": 100 * accuracy_score(y[test], model.classes_[p.argmax(1)]),
+        "log_loss": log_loss(y[test], p, labels=model.classes_),
+        "calibration_error": calibration_error(p, y[test]),
+        "seconds": seconds,
+    }
+
+
+def compare(sources: list[str], folds: int, repeats: int, names: list[str] | None) -> dict:
+    results: dict = {}
+    for source in sources:
+        X, y = read(source)
+        splits = list(RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=0).split(X, y))
+        rows = {name: [one_fold(model, X, y, *split) for split in splits] for name, model in models(names).items()}
+        results[Path(source).stem] = {
+            name: {
+                key: {"mean": float(np.mean([s[key] for s in scores])), "std": float(np.std([s[key] for s in scores]))}
+                for key in scores[0]
+            }
+            for name, scores in rows.items()
+        }
+        show(Path(source).stem, results[Path(source).stem])
+    return results
+
+
+def show(source: str, table: dict) -> None:
+    print(f"\n{source:16}{'accuracy':>16}{'log-loss':>18}{'calibration':>14}{'seconds':>10}")
+    for name, scores in table.items():
+        a, loss, ece, s = (scores[key] for key in ("accuracy", "log_loss", "calibration_error", "seconds"))
+        print(
+            f"  {name:14}{a['mean']:9.2f} ± {a['std']:4.2f}{loss['mean']:11.4f} ± {loss['std']:.4f}"
+            f"{ece['mean']:13.4f}{s['mean']:10.2f}",
+            flush=True,
+        )
+
+
+def summary(results: dict) -> None:
+    names = list(next(iter(results.values())))
+    print(f"\n{'mean over sets':16}{'accuracy':>10}{'log-loss':>10}{'rank':>8}")
+    accuracy = np.array([[table[name]["accuracy"]["mean"] for name in names] for table in results.values()])
+    loss = np.array([[table[name]["log_loss"]["mean"] for name in names] for table in results.values()])
+    ranks = (accuracy[:, None] > accuracy[:, :, None]).sum(2) + 0.5 * (
+        (accuracy[:, None] == accuracy[:, :, None]).sum(2) - 1
+    )
+    for i, name in enumerate(names):
+        print(f"  {name:14}{accuracy[:, i].mean():10.2f}{loss[:, i].mean():10.4f}{1 + ranks[:, i].mean():8.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sources", nargs="*", default=list(BUILT_IN))
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--models", nargs="*", help="only these")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = compare(options.sources or list(BUILT_IN), options.folds, options.repeats, options.models)
+    summary(results)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
