@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -11,18 +12,23 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_sample_weight
+from sklearn.utils import check_consistent_length, check_random_state, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from punn.activations import Name
+from punn.background import with_background
 from punn.building import Family, build_network, chain_order, class_of_chain, parts_of_classes
 from punn.checkpoint import Checkpoint, fingerprint
+from punn.counterfactual import Bounds, Counterfactual, counterfactual
+from punn.early_exit import early_exit
+from punn.features import feature_names
 from punn.network import PUNN
 from punn.options import check_options
 from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
 from punn.progress import Progress
+from punn.regions import Coverage, Regions, build_regions, class_codes, coverage_of
 from punn.trace import GateTrace
 from punn.training import History, Rows, few_threads, take, train
 
@@ -50,10 +56,10 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: Rows per step; ``"auto"`` goes by their number.
         learning_rate: The largest step size of Adam; ``"auto"`` is 0.01 for shapes, else 0.003.
         schedule: ``"cosine"``, ``"constant"`` or ``"triangle"``.
-        weight_decay: Decoupled decay of network weights; ``"auto"`` is larger for small tables.
+        weight_decay: Decoupled decay of network weights; ``"auto"`` is 1.
         smoothness: Penalty on radius functions that grows with the degree.
-        early_stopping: Hold rows out to choose the best epoch; ``"auto"`` from 1,000 rows on.
-        validation_fraction: Share of rows held out.
+        early_stopping: Hold rows out to choose the best epoch; ``"auto"`` from 257 rows on.
+        validation_fraction: Share of rows held out; ``"auto"`` is 0.2 below 1,000 rows, else 0.1.
         patience: Epochs without improvement before the end.
         class_weight: ``"balanced"``, or a mapping from class to weight.
         label_smoothing: Share of the target that is spread over all classes.
@@ -80,6 +86,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: np.ndarray
     network_: PUNN
+    coverage_: Coverage | None
 
     def __init__(
         self,
@@ -98,7 +105,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float | str = "auto",
         smoothness: float = 0.0,
         early_stopping: bool | str = "auto",
-        validation_fraction: float = 0.1,
+        validation_fraction: float | str = "auto",
         patience: int = 20,
         class_weight: str | Mapping[Any, float] | None = None,
         label_smoothing: float = 0.0,
@@ -159,13 +166,21 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with seeded(seed) if callable(self.gates) else contextlib.nullcontext():
             copies: list[PUNN] = []
             if going_on:
+                self.network_.to(settings.device, settings.dtype)
                 rows = self._rows(table, labels, weight)
             else:
                 with seeded(seed):
                     rows, copies = self._build(table, labels, weight, classes, settings, rng, generator)
             self.history_ = self._train(rows, copies, settings, rng, generator)
+        # Learned in single precision, used in double: what it says is then the same on every machine.
+        self.network_.double()
         self.loss_curve_, self.n_iter_ = self.history_.loss, len(self.history_.loss)
+        self.table_ = None  # the columns of an earlier table, if any, are no longer its own
+        rows = take(rows, slice(len(table)))  # without a background
         self._warn_of_dead_gates(rows)
+        chunk = self._chunk(table.shape[1])
+        arguments = (self.network_.gates(rows.x[i : i + chunk].double()) for i in range(0, len(table), chunk))
+        self.coverage_, _ = coverage_of(self.network_, arguments, rows.y)
         return self
 
     def partial_fit(
@@ -195,6 +210,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 rows, _ = self._build(table, labels, weight, known, settings, rng, generator)
             self.loss_curve_ = []
         else:
+            self.network_.to(settings.device, settings.dtype)
             rows = self._rows(table, labels, weight)
         with few_threads(2.0 * self.n_parameters_ * settings.batch_size):
             history = train(
@@ -206,6 +222,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 generator=generator,
                 schedule="constant",
             )
+        self.network_.double()
+        self.coverage_ = None  # earlier rows are gone; regions(X, y) counts those at hand
         self.loss_curve_ = [*self.loss_curve_, *history.loss]
         self.n_iter_ = len(self.loss_curve_)
         return self
@@ -220,8 +238,19 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
-        """The most probable class of every row."""
+    def predict(self, X: ArrayLike, exact_early_exit: bool = False) -> np.ndarray:
+        """The most probable class of every row.
+
+        Arguments:
+            X: Features, shape (n, features).
+            exact_early_exit: Evaluate the gates of a row only until no later one can change the answer, which
+                is always the same. ``early_exit_saved_`` tells the share of gate evaluations that the last such
+                call saved; :func:`punn.early_exit.early_exit` gives it with the labels, row by row.
+        """
+        if exact_early_exit:
+            result = early_exit(self, X)
+            self.early_exit_saved_ = result.saved
+            return result.labels
         winner = self.predict_log_proba(X).argmax(1)
         return np.asarray(self.classes_[winner])
 
@@ -232,14 +261,57 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accept, reject = (np.concatenate(logs) for logs in zip(*pieces, strict=True))
         return GateTrace(accept, reject, self.network_.class_of.cpu().numpy(), self.classes_)
 
+    def regions(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Regions:
+        """What every partition function is, in the user's units, and which rows it covers.
+
+        Arguments:
+            X: Rows to count, with their labels y; the training rows if None.
+            y: The labels of the rows.
+        """
+        check_is_fitted(self, "network_")
+        if (X is None) != (y is None):
+            raise ValueError("regions needs rows and their labels, regions(X, y), or neither for the training rows")
+        coverage, function = getattr(self, "coverage_", None), None
+        if X is not None and y is not None:
+            check_consistent_length(X, y)
+            coverage, function = coverage_of(self.network_, self._theta(X), class_codes(y, self.classes_))
+        return build_regions(self.network_, self.classes_, feature_names(self), coverage, function)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one safe file, which :func:`punn.load` reads; see :func:`punn.persistence.save`."""
+        from punn.persistence import save
+
+        save(self, path)
+
+    def counterfactual(
+        self,
+        x: ArrayLike,
+        cls: Any = None,
+        *,
+        bounds: Bounds | None = None,
+        fixed: Sequence[Any] = (),
+        restarts: int = 32,
+        random_state: int = 0,
+    ) -> Counterfactual:
+        """The smallest change of a row that makes a class win: see :func:`punn.counterfactual.counterfactual`."""
+        return counterfactual(self, x, cls, bounds=bounds, fixed=fixed, restarts=restarts, random_state=random_state)
+
     def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
         """Gate arguments in double precision, in pieces that fit into memory."""
         check_is_fitted(self, "network_")
+        for piece in self._pieces(X):
+            yield self.network_.gates(piece)
+
+    def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
+        """Rows as the gates take them, in pieces that fit into memory."""
         table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        widest = max(table.shape[1], self.network_.functions * max([1, *self.hidden]))
-        chunk = max(1, 16_000_000 // widest)
+        chunk = self._chunk(table.shape[1])
         for first in range(0, len(table), chunk):
-            yield self.network_.gates(self._scaled(table[first : first + chunk])).double()
+            yield self._scaled(table[first : first + chunk])
+
+    def _chunk(self, features: int) -> int:
+        """Rows that are worked on at once."""
+        return max(1, 16_000_000 // max(features, self.network_.functions * max([1, *self.hidden])))
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool = True
@@ -277,10 +349,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = scaled(table, scaling, settings.device, settings.dtype)
         rows = _as_rows(x, labels, weight, classes)
         order = chain_order(self.order, classes, rows.x.cpu(), rows.y.cpu(), rng)
-        class_of = class_of_chain(order, parts_of_classes(self.parts, classes) if len(classes) > 1 else [2])
+        several = len(classes) > 1 or self.rest == "unknown"
+        class_of = class_of_chain(order, parts_of_classes(self.parts, classes) if several else [2])
         if self.rest == "unknown":
             class_of.append(len(classes))
             self.classes_ = np.append(classes, unknown_label(classes))
+            rows = with_background(rows, len(classes))
         networks = []
         part = parts_of_rows(rows, class_of, rng)
         stride = len(rows.x) // 20_000 + 1
@@ -297,7 +371,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows, networks[1:]
 
     def _rows(self, table: np.ndarray, labels: np.ndarray, weight: np.ndarray | None) -> Rows:
-        return _as_rows(self._scaled(table), labels, weight, self._trained_classes())
+        rows = _as_rows(self._scaled(table), labels, weight, self._trained_classes())
+        return with_background(rows, len(self.classes_) - 1) if self.rest == "unknown" else rows
 
     def _scaled(self, table: np.ndarray) -> Tensor:
         """Rows as the gates take them."""
@@ -312,12 +387,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rng: np.random.RandomState,
         generator: torch.Generator,
     ) -> History:
-        if len(self._trained_classes()) == 1:
+        if len(self.classes_) == 1:
             return History(stopped="one class: nothing to learn")
         checkpoint = self._checkpoint(rows)
         validation = None
         if settings.early_stopping:
-            rows, validation = hold_out(rows, self.validation_fraction, rng)
+            rows, validation = hold_out(rows, settings.validation_fraction, rng)
         progress = Progress() if self.verbose else None
         with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
             history = train(
@@ -354,7 +429,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _warn_of_dead_gates(self, rows: Rows) -> None:
         some = take(rows, slice(None, None, len(rows.x) // 5000 + 1))
         with torch.inference_mode():
-            log_p = self.network_.log_probabilities(self.network_.gates(some.x).double())
+            log_p = self.network_.log_probabilities(self.network_.gates(some.x.double()))
         own = log_p.gather(1, some.y.unsqueeze(1)).squeeze(1)
         # A class whose rows hardly count may well be given up.
         counts = torch.bincount(rows.y, rows.weight, len(self.classes_)).double()

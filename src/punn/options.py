@@ -28,7 +28,7 @@ def check_options(model: Any) -> None:
     _number(model, "weight_decay", numbers.Real, least=0, auto=True)
     _number(model, "smoothness", numbers.Real, least=0)
     _number(model, "label_smoothing", numbers.Real, least=0, below=1)
-    _number(model, "validation_fraction", numbers.Real, above=0, below=1)
+    _number(model, "validation_fraction", numbers.Real, above=0, below=1, auto=True)
     if model.degree is not None:
         _number(model, "degree", numbers.Integral, least=1)
     if isinstance(model.hidden, str) or not all(_whole(width) and width > 0 for width in model.hidden):

@@ -125,9 +125,10 @@ class Settings:
         steps = -(-rows // self.batch_size)
         self.epochs = int(_or(model.epochs, np.clip(round(8000 / steps), 20, 200)))
         self.learning_rate = float(_or(model.learning_rate, 0.01 if shape else 0.003))
-        self.weight_decay = float(_or(model.weight_decay, 1.0 if small else 0.1))
+        self.weight_decay = float(_or(model.weight_decay, 1.0))
         self.restarts = int(_or(model.restarts, 8 if shape else 1))
-        self.early_stopping = bool(_or(model.early_stopping, rows >= 1000))
+        self.early_stopping = bool(_or(model.early_stopping, not small))
+        self.validation_fraction = float(_or(model.validation_fraction, 0.2 if rows < 1000 else 0.1))
         double = model.precision == "double" or (model.precision == "auto" and small)
         self.dtype = torch.float64 if double else torch.float32
         cuda = "cuda" if torch.cuda.is_available() else "cpu"
