@@ -207,7 +207,9 @@ class WhyNot:
             rest = "it is the rest and" if self.parts == 1 else "its largest part is the rest, so it"
             return f"{rest} takes {percent(1.0)} {reached}"
         own = "its own gate" if self.parts == 1 else f"its {self.parts} parts"
-        return f"{own} accepted {only}{percent(self.accepted)} {reached}"
+        accepted = percent(self.accepted)
+        only = "" if accepted.startswith("less") else only  # one of the two words is enough
+        return f"{own} accepted {only}{accepted} {reached}"
 
     def _takers(self) -> str:
         named, others = self.taken[:3], self.taken[3:]
