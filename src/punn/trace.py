@@ -8,7 +8,7 @@ arrays, in float64 and in log space.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,18 @@ from punn.ledger import (
     import_pandas,
     largest,
     show,
+)
+from punn.trace_input import (
+    check_class_of,
+    check_classes,
+    check_logs,
+    check_order,
+    check_probabilities,
+    check_row,
+    check_rows,
+    check_y,
+    class_index,
+    positions_of,
 )
 
 if TYPE_CHECKING:
@@ -77,9 +89,9 @@ class GateTrace:
         *,
         derived: bool = False,
     ):
-        self.log_accept, self.log_reject = _check_logs(log_accept, log_reject)
-        self.class_of = _check_class_of(class_of, self.log_accept.shape[1] + 1)
-        self.classes = _check_classes(classes, int(self.class_of.max()) + 1)
+        self.log_accept, self.log_reject = check_logs(log_accept, log_reject)
+        self.class_of = check_class_of(class_of, self.log_accept.shape[1] + 1)
+        self.classes = check_classes(classes, int(self.class_of.max()) + 1)
         self.derived = bool(derived)
 
     @classmethod
@@ -103,9 +115,9 @@ class GateTrace:
              1         0.300   rest  0.300
              gates derived from given probabilities, not learned
         """
-        values = _check_probabilities(p)
-        labels = _check_classes(classes, values.shape[1])
-        class_of = _check_order(order, labels)
+        values = check_probabilities(p)
+        labels = check_classes(classes, values.shape[1])
+        class_of = check_order(order, labels)
         return cls(*_log_gates(values[:, class_of]), class_of, labels, derived=True)
 
     def __len__(self) -> int:
@@ -113,7 +125,7 @@ class GateTrace:
 
     def __getitem__(self, rows: Any) -> GateTrace:
         """One row by its number, or several by a slice, a mask or a list of numbers; always a trace."""
-        index = _check_rows(rows, len(self))
+        index = check_rows(rows, len(self))
         return GateTrace(
             self.log_accept[index], self.log_reject[index], self.class_of, self.classes, derived=self.derived
         )
@@ -189,7 +201,7 @@ class GateTrace:
 
     def ledger(self, row: int, cls: Any) -> Ledger:
         """The log-probability of the class `cls` as a sum over gates, see :class:`~punn.ledger.Ledger`."""
-        i, c = _check_row(row, len(self)), _class_index(cls, _index(self.classes))
+        i, c = check_row(row, len(self)), class_index(cls, positions_of(self.classes))
         positions = np.flatnonzero(self.class_of == c).tolist()
         label = self.classes.tolist()[c]
         return build_ledger(label, self.names, self.log_accept[i], self.log_reject[i], positions)
@@ -205,7 +217,7 @@ class GateTrace:
             class 1 lost because its own gate accepted only 2.0% of the 99% that reached it;
             class 2 won with 97%
         """
-        i, c = _check_row(row, len(self)), _class_index(cls, _index(self.classes))
+        i, c = check_row(row, len(self)), class_index(cls, positions_of(self.classes))
         labels, winner, own = self.classes.tolist(), int(self._winner[i]), self.class_of == c
         part = int(self._largest_part(c, np.array([i]))[0])
         taken, refused = self._losses(c, np.array([i]))
@@ -265,7 +277,7 @@ class GateTrace:
             1                       0.25  0.25  0.0  0.0
         """
         pandas = import_pandas()
-        true = _check_y(y, self.classes, len(self))
+        true = check_y(y, self.classes, len(self))
         chain = list(dict.fromkeys(self.class_of.tolist()))
         present = [c for c in chain if np.any(true == c)]
         rows = []
@@ -367,120 +379,3 @@ def _log_gates(p: Array) -> tuple[Array, Array]:
     left = np.divide(after, here, where=here > 0, out=np.ones_like(here))
     # 1 - q loses its digits near q = 1 and the quotient of tails near q = 0: each where it is exact.
     return _log(q), np.where(q < 0.5, np.log1p(-np.minimum(q, 0.5)), _log(np.minimum(left, 1.0)))
-
-
-def _check_logs(log_accept: ArrayLike, log_reject: ArrayLike) -> tuple[Array, Array]:
-    accept, reject = (np.array(a, dtype=np.float64) for a in (log_accept, log_reject))
-    if accept.ndim != 2 or accept.shape != reject.shape:
-        shapes = f"{accept.shape} and {reject.shape}; a single row has the shape (1, k - 1)"
-        raise ValueError(f"expected log_accept and log_reject of one shape (n, k - 1), got {shapes}")
-    # Written so that NaN fails too; a chain computed in float32 keeps well within the tolerance.
-    off = ~(np.abs(np.exp(np.minimum(accept, 1.0)) + np.exp(np.minimum(reject, 1.0)) - 1.0) <= 1e-3)
-    if off.any():
-        i, j = np.argwhere(off)[0].tolist()
-        raise ValueError(
-            "expected log q and log(1 - q) of gates in 0..1, so that exp(log_accept) + exp(log_reject) is 1, "
-            f"got {accept[i, j]:.6g} and {reject[i, j]:.6g} in row {i}, gate {j}; pass logarithms of both"
-        )
-    return np.minimum(accept, 0.0), np.minimum(reject, 0.0)
-
-
-def _check_class_of(class_of: ArrayLike | None, k: int) -> NDArray[np.intp]:
-    index = np.arange(k) if class_of is None else np.array(class_of)
-    if not np.issubdtype(index.dtype, np.integer):
-        raise TypeError(f"expected class_of of whole numbers, got {index.dtype}; pass indices into classes")
-    if index.shape != (k,):
-        raise ValueError(f"expected class_of of shape ({k},), for {k - 1} gates and the rest, got {index.shape}")
-    if not np.array_equal(np.unique(index), np.arange(len(np.unique(index)))):
-        raise ValueError(
-            "expected class_of to hold every class 0, 1, 2, ... at least once, without a gap, "
-            f"got {_few(index.tolist())}; leave out classes that have no partition function"
-        )
-    return index.astype(np.intp)
-
-
-def _check_classes(classes: ArrayLike | None, count: int) -> NDArray[Any]:
-    if classes is None:
-        return np.arange(count)
-    # numpy would turn the labels ["a", 1] into two strings
-    mixed = isinstance(classes, list | tuple) and len({isinstance(c, str) for c in classes}) > 1
-    labels = np.array(classes, dtype=object if mixed else None)
-    if labels.shape != (count,):
-        raise ValueError(f"expected {count} class labels, one for every class, got the shape {labels.shape}")
-    twice = [label for label, times in Counter(labels.tolist()).items() if times > 1]
-    if twice:
-        raise ValueError(f"expected different class labels, got {_few(twice)} more than once; rename them")
-    return labels
-
-
-def _check_probabilities(p: ArrayLike) -> Array:
-    values = np.array(p, dtype=np.float64)
-    if values.ndim != 2 or values.shape[1] == 0:
-        raise ValueError(f"expected probabilities of shape (n, C), got {values.shape}; one row is (1, C)")
-    wrong = ~np.all(values >= 0, axis=1) | ~(np.abs(values.sum(axis=1) - 1.0) <= 1e-4)
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise ValueError(
-            "expected probabilities, at least 0 and with the sum 1 in every row, got "
-            f"{_few(values[i].tolist())} in row {i}; pass the output of predict_proba"
-        )
-    return values
-
-
-def _check_order(order: ArrayLike | None, labels: NDArray[Any]) -> NDArray[np.intp]:
-    if order is None:
-        return np.arange(len(labels))
-    wanted, index = np.asarray(order, dtype=object).tolist(), _index(labels)
-    positions = [_class_index(label, index) for label in wanted]
-    if sorted(positions) != list(range(len(labels))):
-        raise ValueError(f"expected order to hold each of {_few(labels.tolist())} once, got {_few(wanted)}")
-    return np.array(positions, dtype=np.intp)
-
-
-def _check_rows(rows: Any, n: int) -> Any:
-    if isinstance(rows, slice):
-        return rows
-    index = np.asarray(rows)
-    if index.ndim == 0:
-        return [_check_row(rows, n)]
-    if isinstance(rows, tuple) or index.ndim != 1 or (index.size and index.dtype.kind not in "biu"):
-        raise TypeError(f"expected a row number, a slice, a mask or a list of row numbers, got {rows!r}")
-    if index.dtype.kind != "b":
-        return [_check_row(i, n) for i in index.tolist()]
-    if len(index) != n:
-        raise IndexError(f"expected a mask of {n} values, one for every row, got {len(index)}")
-    return index
-
-
-def _check_row(row: Any, n: int) -> int:
-    if isinstance(row, bool) or not isinstance(row, int | np.integer):
-        raise TypeError(f"expected a row number, got {row!r}; pass a whole number from 0 to {n - 1}")
-    if not -n <= row < n:
-        raise IndexError(f"expected a row from 0 to {n - 1}, got {row}; the trace has {n} rows")
-    return int(row) % n
-
-
-def _check_y(y: ArrayLike, labels: NDArray[Any], n: int) -> NDArray[np.intp]:
-    true = np.asarray(y)
-    if true.shape != (n,):
-        raise ValueError(f"expected one true label for each of {n} rows, got the shape {true.shape}")
-    index = _index(labels)
-    return np.array([_class_index(label, index) for label in true.tolist()], dtype=np.intp)
-
-
-def _index(labels: NDArray[Any]) -> dict[Any, int]:
-    return {label: c for c, label in enumerate(labels.tolist())}
-
-
-def _class_index(label: Any, index: dict[Any, int]) -> int:
-    try:
-        return index[label]
-    except (KeyError, TypeError):
-        like = [known for known in index if str(known) == str(label)]
-        hint = f"pass {like[0]!r}, of type {type(like[0]).__name__}" if like else "pass one of these"
-        raise ValueError(f"expected one of the classes {_few([*index])}, got {label!r}; {hint}") from None
-
-
-def _few(values: Sequence[Any]) -> str:
-    head = ", ".join(repr(v) for v in values[:FEW])
-    return f"[{head}]" if len(values) <= FEW else f"[{head}, ... {len(values):,} in all]"
