@@ -33,6 +33,7 @@ from punn.gates import (
 )
 from punn.gates.mlp import mlp
 from punn.persistence import FORMAT, ModelFileError, load, read_description, save
+from punn.table import Columns
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(center, 0.7, (20, 2)) for center in ((0, 0), (3, 0), (0, 3))])
@@ -537,3 +538,20 @@ def test_mutations_are_refused_or_predict(small, tmp_path):
             listening, slowest = False, max(slowest, time.perf_counter() - began)
     print(f"{accepted} loaded, the slowest took {slowest:.3f} s")
     assert not heard
+
+
+def test_a_loaded_model_takes_the_table_it_was_trained_on(tmp_path):
+    """Raw columns, words and gaps included, go straight into prediction and explanation."""
+    rng = np.random.RandomState(0)
+    frame = pd.DataFrame({"length": rng.randn(80), "island": rng.choice(["Biscoe", "Dream"], 80)})
+    frame.loc[3, "length"] = np.nan
+    labels = np.where((frame["island"] == "Dream") ^ (frame["length"] > 0), "yes", "no")
+    columns = Columns.fit(frame)
+    numbers = pd.DataFrame(columns.transform(frame), columns=list(columns.feature_names))
+    model = PUNNClassifier(epochs=20, random_state=0).fit(numbers, labels)
+    save(model, tmp_path / "m.punn.safetensors", table=columns.to_dict())
+    loaded = load(tmp_path / "m.punn.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(numbers))
+    np.testing.assert_array_equal(loaded.trace(frame).gates, model.trace(numbers).gates)
+    assert loaded.counterfactual(frame.iloc[[0]]) is not None
+    assert loaded.fit(numbers, labels).table_ is None  # a new fit has columns of its own

@@ -115,7 +115,12 @@ def test_schedules_stay_between_zero_and_one(name):
 
 def test_threads_come_back():
     before = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="on purpose"), few_threads(1.0), few_threads(1.0):
-        assert torch.get_num_threads() == 1
-        raise RuntimeError("on purpose")
+
+    def fail():
+        with few_threads(1.0), few_threads(1.0):
+            assert torch.get_num_threads() == 1
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        fail()
     assert torch.get_num_threads() == before

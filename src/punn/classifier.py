@@ -23,7 +23,7 @@ from punn.building import Family, build_network, chain_order, class_of_chain, pa
 from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
-from punn.features import feature_names
+from punn.features import feature_names, numbers_of
 from punn.network import PUNN
 from punn.options import check_options
 from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
@@ -87,6 +87,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: np.ndarray
     network_: PUNN
     coverage_: Coverage | None
+    table_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -304,7 +305,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
         """Rows as the gates take them, in pieces that fit into memory."""
-        table = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        table = numbers_of(self, X)
         chunk = self._chunk(table.shape[1])
         for first in range(0, len(table), chunk):
             yield self._scaled(table[first : first + chunk])
