@@ -370,7 +370,7 @@ def test_dead_gates_are_named():
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("gates", "tree", "unknown gates 'tree': use one of mlp"),
+        ("gates", "tree", "unknown gates .tree.: use auto, one of mlp"),
         ("gates", ["ball"], "one per gate"),
         ("activation", "relu", "unknown activation 'relu'"),
         ("hidden", (0,), "positive integers"),

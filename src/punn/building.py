@@ -59,6 +59,10 @@ GATES: dict[str, Callable[[int, int, tuple[int, ...], int | None], nn.Module]] =
     "harmonic": _harmonic,
 }
 
+#: Functions that "auto" gives a network each. A gate on its own must tell its class from all later ones at once,
+#: which gets hard with many of them; networks that share what they learn, and are coupled, have no such trouble.
+FEW = 10
+
 SHELLS = ("shell", "fourier", "harmonic")
 SHAPES = ("ball", "ellipsoid", *SHELLS)
 
@@ -74,7 +78,8 @@ def build_network(
     """A network for a chain of functions.
 
     Arguments:
-        gates: A family's name, a function ``(features, gates) -> module``, or a list with one per gate.
+        gates: ``"auto"`` (separate networks for up to ten functions, a shared one for more), a family's name,
+            a function ``(features, gates) -> module``, or a list with one per gate.
         activation: ``"auto"`` (a window for shells, else a sigmoid), a name, a callable, or a list of them.
         class_of: The class of every partition function.
         features: The number of features.
@@ -86,8 +91,7 @@ def build_network(
         >>> network.gates.positions, network.activation.names
         ([[0, 2], [1]], ['sigmoid', 'sigmoid', 'sigmoid'])
     """
-    count = len(class_of) - 1
-    names = families_of(gates, count)
+    names = families_of(gates, len(class_of) - 1)
     groups = {name: [i for i, other in enumerate(names) if other == name] for name in dict.fromkeys(names)}
     if "shared" in groups and len(groups) > 1:
         raise ValueError("shared gates stand or fall together: use gates='shared' alone, or 'mlp' in a list")
@@ -98,12 +102,14 @@ def build_network(
 
 def families_of(gates: Family | Sequence[Family], count: int) -> list[Family]:
     """The family of every gate, checked."""
+    if isinstance(gates, str) and gates == "auto":
+        gates = "mlp" if count < FEW else "shared"
     names = [gates] * count if isinstance(gates, str) or callable(gates) else list(gates)
     if len(names) != count:
         raise ValueError(f"gates must be one, or a list with one per gate ({count}), got {len(names)}")
     for name in names:
         if not callable(name) and name not in GATES:
-            raise ValueError(f"unknown gates {name!r}: use one of {', '.join(GATES)}, or a function")
+            raise ValueError(f"unknown gates {name!r}: use auto, one of {', '.join(GATES)}, or a function")
     return names
 
 

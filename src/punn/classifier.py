@@ -39,8 +39,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose every probability is an exact product of gate values.
 
     Arguments:
-        gates: A family for all gates, ``"mlp"`` (a network each), ``"shared"`` (one network for all),
-            ``"ball"``, ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
+        gates: ``"auto"`` (``"mlp"`` for up to ten partition functions, ``"shared"`` for more), or a family for all
+            gates: ``"mlp"`` (a network each), ``"shared"`` (one coupled network for all), ``"ball"``, ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
             ``(features, gates) -> module``; or a list with one of them per gate.
         activation: ``"auto"`` (a window for shells, else a sigmoid), ``"sigmoid"``, ``"gaussian"``,
             ``"bump"``, ``"window"``, ``"compact_window"``, a callable, or a list with one per gate.
@@ -91,7 +91,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        gates: Family | Sequence[Family] = "mlp",
+        gates: Family | Sequence[Family] = "auto",
         activation: Name | Sequence[Name] = "auto",
         hidden: Sequence[int] = (64, 64),
         parts: int | Mapping[Any, int] = 1,

@@ -55,10 +55,10 @@ def train(
     gates: Annotated[
         str,
         typer.Option(
-            help="mlp, shared, ball, ellipsoid, shell, fourier or harmonic; or one per gate, with commas.",
+            help="auto, mlp, shared, ball, ellipsoid, shell, fourier or harmonic; or one per gate, with commas.",
             metavar="NAME",
         ),
-    ] = "mlp",
+    ] = "auto",
     activation: Annotated[
         str,
         typer.Option(
@@ -114,7 +114,7 @@ def train(
         if cv is not None and test_share is not None:
             raise typer.BadParameter("use --cv or --test-share, not both", param_hint="'--cv'")
         settings: dict[str, Any] = {
-            "gates": check_names(gates, GATES, "--gates"),
+            "gates": check_names(gates, ["auto", *GATES], "--gates"),
             "activation": check_names(activation, ["auto", *ACTIVATIONS], "--activation"),
             "hidden": whole_numbers(hidden, "--hidden"),
             "parts": parts,
