@@ -17,13 +17,12 @@ from punn.early_exit import early_exit
 from punn.gates import Ball, ConstantRadius, Ellipsoid, HarmonicRadius, Hybrid, SeparateMLP, Shell
 
 
-class Fitted(PUNNClassifier):
+def fitted(network: PUNN, features: int) -> PUNNClassifier:
     """A classifier around a network that was not fitted."""
-
-    def __init__(self, network: PUNN, features: int) -> None:
-        super().__init__()
-        self.network_, self.n_features_in_ = network.eval(), features
-        self.classes_ = np.arange(network.classes)
+    model = PUNNClassifier()
+    model.network_, model.n_features_in_ = network.eval(), features
+    model.classes_ = np.arange(network.classes)
+    return model
 
 
 FAMILIES = {
@@ -38,7 +37,7 @@ FAMILIES = {
 
 
 @st.composite
-def models(draw: st.DrawFn) -> Fitted:
+def models(draw: st.DrawFn) -> PUNNClassifier:
     """Chains with any parts, activations and precision; weights of zero make exact ties, large ones saturate."""
     family = draw(st.sampled_from(sorted(FAMILIES)))
     gates = draw(st.integers(2 if family == "hybrid" else 1, 7))
@@ -53,12 +52,12 @@ def models(draw: st.DrawFn) -> Fitted:
     for p in module.parameters():
         p.data = size * torch.randn_like(p)
     dtype = draw(st.sampled_from([torch.float32, torch.float64]))
-    return Fitted(PUNN(module, activation, class_of).to(dtype), 3)
+    return fitted(PUNN(module, activation, class_of).to(dtype), 3)
 
 
 @settings(max_examples=150, deadline=None)
 @given(models(), st.integers(1, 60), st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e30]), st.integers(0, 100))
-def test_same_labels_as_the_full_evaluation(model: Fitted, n: int, size: float, seed: int) -> None:
+def test_same_labels_as_the_full_evaluation(model: PUNNClassifier, n: int, size: float, seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=(n, 3)) * size
     x[: n // 3] = x[0]  # rows that are the same
     result = early_exit(model, x)
@@ -70,7 +69,7 @@ def test_same_labels_as_the_full_evaluation(model: Fitted, n: int, size: float, 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_fitted_model_saves_gates(parts: int) -> None:
     x, y = load_digits(return_X_y=True)
-    model = PUNNClassifier(hidden=(16,), parts=parts, epochs=5, random_state=0).fit(x, y)
+    model = PUNNClassifier("mlp", hidden=(16,), parts=parts, epochs=5, random_state=0).fit(x, y)
     plain = model.predict(x)
     assert (model.predict(x, exact_early_exit=True) == plain).all()
     assert 0.2 < model.early_exit_saved_ < 1
@@ -88,7 +87,7 @@ def test_the_first_gate_decides_where_it_is_sure() -> None:
     module = SeparateMLP(1, 3, ()).double()
     module.weights[0].data = torch.tensor([10.0, 0, 0]).double().view(3, 1, 1)
     module.biases[0].data = torch.zeros(3, 1).double()
-    result = early_exit(Fitted(PUNN(module).double(), 1), [[5.0], [-5.0]])
+    result = early_exit(fitted(PUNN(module).double(), 1), [[5.0], [-5.0]])
     assert result.labels.tolist() == [0, 1]  # 0.5, 0.25, 0.25 of what the first gate leaves
     assert result.evaluated.tolist() == [1, 3]
 
@@ -98,7 +97,7 @@ def test_later_parts_are_waited_for() -> None:
     module.weights[0].data = torch.zeros(3, 1, 1).double()
     q = torch.tensor([0.4, 0.5, 0.9]).double()  # h = 0.4, 0.3, 0.27, 0.03
     module.biases[0].data = q.logit().view(3, 1)
-    result = early_exit(Fitted(PUNN(module, "sigmoid", [0, 1, 1, 2]).double(), 1), [[0.0]])
+    result = early_exit(fitted(PUNN(module, "sigmoid", [0, 1, 1, 2]).double(), 1), [[0.0]])
     assert result.labels.tolist() == [1]
     assert result.evaluated.tolist() == [3]
 
@@ -108,7 +107,7 @@ def test_exact_tie_goes_to_the_first_class() -> None:
     for p in module.parameters():
         p.data.zero_()
     for class_of in ([0, 1], [1, 0]):
-        assert early_exit(Fitted(PUNN(module, "sigmoid", class_of).double(), 1), [[3.0]]).labels.tolist() == [0]
+        assert early_exit(fitted(PUNN(module, "sigmoid", class_of).double(), 1), [[3.0]]).labels.tolist() == [0]
 
 
 def test_refusals() -> None:

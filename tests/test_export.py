@@ -1,6 +1,5 @@
 """ONNX: a runtime without Python gives the same label, probabilities, gates and remaining."""
 
-import copy
 import json
 import sys
 import warnings
@@ -60,18 +59,13 @@ def scaled_rows(spread):
 def test_agrees(name, tmp_path):
     model = fitted(**CASES[name])
     session = exported(model, tmp_path / "model.onnx")
-    exact = copy.deepcopy(model)
-    exact.network_.double()
     for rows in (X, scaled_rows(1), scaled_rows(10), scaled_rows(1e4), X[:1]):
         label, probabilities, gates, remaining = session.run(None, {"x": rows})
-        # A single precision network is no better than its own rounding, which at 1e4 deviations can be seen.
-        rounding = np.abs(model.trace(rows).gates - exact.trace(rows).gates).max()
-        close = {"rtol": 0, "atol": max(1e-5, 4 * rounding) if model.precision == "single" else 1e-9}
+        close = {"rtol": 0, "atol": 1e-9}
         np.testing.assert_allclose(probabilities, model.predict_proba(rows), **close)
         np.testing.assert_allclose(gates, model.trace(rows).gates, **close)
         np.testing.assert_allclose(remaining, model.trace(rows).remaining, **close)
         np.testing.assert_array_equal(label, model.predict(rows))
-        assert rounding < 1e-5 or rows is not X
 
 
 def test_inputs_outputs_and_metadata(tmp_path):

@@ -81,12 +81,12 @@ def unknown_label(classes: np.ndarray) -> Any:
 
 
 def hold_out(rows: Rows, fraction: float, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
-    """Rows to learn from and rows to judge by, with every class on both sides where it has two rows."""
+    """Rows to learn from, with every class among them, and rows to judge by, in the same proportions."""
     counts = torch.bincount(rows.y)
-    # A class with a single row cannot be on both sides: it stays where it is learned from.
+    # A class with a single row stays where it is learned from.
     candidates = (counts[rows.y] > 1).nonzero().squeeze(-1).cpu().numpy()
     held = max(round(fraction * len(candidates)), int((counts > 1).sum()))
-    if held > len(candidates) // 2:
+    if not 0 < held <= len(candidates) // 2:
         warnings.warn(
             f"{len(rows.x)} rows of {int((counts > 0).sum())} classes are too few to hold some out: "
             "fitting without early stopping",

@@ -1,0 +1,94 @@
+"""What comes before training."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from punn import PUNNClassifier
+from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
+from punn.training import Rows
+
+RNG = np.random.RandomState
+
+
+def test_scaling_is_that_of_the_weighted_rows():
+    X, weight = RNG(0).randn(70_000, 3) * [1, 100, 1e-3] + [5, -1e6, 0], RNG(1).rand(70_000)
+    scaling = scaling_of(X, weight)
+    mean = np.average(X, axis=0, weights=weight)
+    np.testing.assert_allclose(scaling.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(scaling.scale, np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight)), rtol=1e-9)
+    rows = scaled(X, scaling, torch.device("cpu"), torch.float64)
+    np.testing.assert_allclose(rows.numpy(), (X - mean) / scaling.scale.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_constant_columns_are_only_shifted():
+    scaling = scaling_of(np.column_stack([np.full(10, 0.1), np.arange(10.0)]), None)
+    assert float(scaling.scale[0]) == 1.0
+    assert float(scaling(torch.tensor([[0.1, 0.0]], dtype=torch.float64))[0, 0]) == pytest.approx(0, abs=1e-12)
+
+
+def test_read_only_tables_are_taken():
+    table = np.ones((5, 2))
+    table.setflags(write=False)
+    assert scaled(table, None, torch.device("cpu"), torch.float32).dtype == torch.float32
+
+
+def test_every_class_is_learned_from():
+    y = torch.tensor([0] * 50 + [1] * 48 + [2] * 2 + [3])
+    rows, held = hold_out(Rows(torch.arange(101.0).unsqueeze(1), y), 0.1, RNG(0))
+    assert {0, 1} <= set(held.y.tolist())
+    assert len(held.y) == 10
+    assert sorted(set(rows.y.tolist())) == [0, 1, 2, 3]
+    assert sorted([*rows.x.flatten().tolist(), *held.x.flatten().tolist()]) == list(range(101))
+
+
+@pytest.mark.parametrize("y", [[0, 1, 2], [0, 0, 1, 1, 2, 3]])
+def test_too_few_rows_to_hold_out_are_told(y):
+    rows = Rows(torch.zeros(len(y), 1), torch.tensor(y))
+    with pytest.warns(UserWarning, match=f"{len(y)} rows of {len(set(y))} classes are too few"):
+        kept, held = hold_out(rows, 0.9, RNG(0))
+    assert held is None
+    assert kept is rows
+
+
+def test_rows_start_in_the_cluster_of_their_part():
+    x = torch.tensor([[0.0], [0.1], [9.0], [9.1], [4.0]])
+    part = parts_of_rows(Rows(x, torch.tensor([0, 0, 0, 0, 1])), [0, 1, 0], RNG(0))
+    assert part[0] == part[1] != part[2] == part[3]
+    assert set(part[:4].tolist()) == {0, 2}
+    assert part[4] == 1
+
+
+def test_settings_by_size():
+    small, large = Settings(PUNNClassifier(), 150), Settings(PUNNClassifier(), 100_000)
+    assert (small.batch_size, small.dtype, small.early_stopping) == (150, torch.float64, False)
+    assert (large.batch_size, large.dtype, large.early_stopping) == (256, torch.float32, True)
+    assert Settings(PUNNClassifier(gates="ball"), 150).restarts == 8
+    assert Settings(PUNNClassifier(epochs=3, batch_size=7, learning_rate=0.5), 150).epochs == 3
+
+
+def test_labels_of_the_unknown():
+    assert unknown_label(np.array(["a", "b"])) == "unknown"
+    assert unknown_label(np.array([0, 1])) == -1
+    with pytest.raises(ValueError, match="for itself"):
+        unknown_label(np.array([-1, 1]))
+
+
+def test_seeding_leaves_the_global_generator_alone():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    drawn = []
+
+    def draw():
+        with seeded(1):
+            drawn.append(torch.rand(3).tolist())
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(numbers == drawn[0] for numbers in drawn)
+    assert torch.equal(before, torch.get_rng_state())
