@@ -52,9 +52,9 @@ def models(names: list[str] | None) -> dict:
 
         every["ebm"] = ExplainableBoostingClassifier(random_state=0)
     if importlib.util.find_spec("neural_trees"):
-        from neural_trees import NeuralTreeClassifier
+        from neural_trees import SoftDecisionTree
 
-        every["neural_trees"] = NeuralTreeClassifier(random_state=0)
+        every["soft_tree"] = SoftDecisionTree(random_state=0)
     return {name: every[name] for name in names} if names else every
 
 

@@ -111,12 +111,13 @@ class _Block:
 
     def gates(self, x: Tensor, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Accepted and rejected shares and how far rounding may shift them, shape (n, gates of the block) each."""
-        theta = torch.cat([family(x) for family in self.families], -1)[:, self.back].double()
-        accept, reject = (log.exp() for log in self.activation(theta))
+        theta = torch.cat([family(x) for family in self.families], -1)[:, self.back]
+        # In the network's own precision, as predict does; only sums are formed in double.
+        accept, reject = (log.exp().double() for log in self.activation(theta))
         constant, by_length, by_argument = self.noise
-        shift = constant + by_length * length.unsqueeze(-1) + by_argument * theta.abs()
+        shift = constant + by_length * length.unsqueeze(-1) + by_argument * theta.double().abs()
         # Hardly at all where a gate is sure of itself; where rounding is coarse nothing is certain.
-        shifted = [(self.activation(theta + sign * shift)[0].exp() - accept).abs() for sign in (-1, 1)]
+        shifted = [(self.activation(theta.double() + sign * shift)[0].exp() - accept).abs() for sign in (-1, 1)]
         return accept, reject, torch.where(shift < COARSE, sum(shifted), torch.inf)
 
 
@@ -163,7 +164,7 @@ class _Chain:
         sums[rows] = sums[rows].index_add(1, own, accept * reached[:, :-1])
         remaining[rows] = reached[:, -1]
         # Mass that rounding may move at a gate goes from one class to another: both sides of a lead.
-        noise[rows] += 2 * (reached[:, :-1] * shift).sum(-1) + 1e-14 * len(own)
+        noise[rows] += 2 * (reached[:, :-1] * shift).sum(-1) + 16 * torch.finfo(x.dtype).eps * len(own)
 
     def _lead(self, sums: Tensor, remaining: Tensor, done: int) -> Tensor:
         """How far the best class is ahead of what any other can still get."""

@@ -118,7 +118,8 @@ class FourierRadius(Radius):
     def __init__(self, order: int, gates: int = 1, features: int = 2) -> None:
         if features != 2:
             raise ValueError(
-                f"a Fourier radius lives in the plane, expected 2 features, got {features}; use HarmonicRadius (gates='harmonic')"
+                f"a Fourier radius lives in the plane, expected 2 features, got {features}; "
+                "use HarmonicRadius (gates='harmonic')"
             )
         if order < 1:
             raise ValueError(f"order must be at least 1, got {order}; use ConstantRadius for a circle")
