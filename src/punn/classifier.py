@@ -40,7 +40,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Arguments:
         gates: ``"auto"`` (``"mlp"`` for up to ten partition functions, ``"shared"`` for more), or a family for all
-            gates: ``"mlp"`` (a network each), ``"shared"`` (one coupled network for all), ``"ball"``, ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
+            gates: ``"mlp"`` (a network each), ``"shared"`` (one coupled network for all), ``"ball"``,
+            ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
             ``(features, gates) -> module``; or a list with one of them per gate.
         activation: ``"auto"`` (a window for shells, else a sigmoid), ``"sigmoid"``, ``"gaussian"``,
             ``"bump"``, ``"window"``, ``"compact_window"``, a callable, or a list with one per gate.
