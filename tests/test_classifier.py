@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from punn import PUNNClassifier
-from punn.gates import Ball, SeparateMLP
+from punn.gates import Ball, Ellipsoid, SeparateMLP
 
 X, Y = load_iris(return_X_y=True)
 NAMES = load_iris().target_names[Y]
@@ -150,6 +150,11 @@ def test_a_function_builds_the_gates():
     model = quick(gates=lambda features, gates: SeparateMLP(features, gates, (4,)), epochs=200).fit(X, NAMES)
     assert isinstance(model.network_.gates, SeparateMLP)
     assert model.score(X, NAMES) > 0.9
+
+
+def test_a_function_may_build_our_own_shapes():
+    model = PUNNClassifier(gates=lambda d, gates: Ellipsoid(d, gates, full=True), random_state=0).fit(X, NAMES)
+    assert model.score(X, NAMES) > 0.95
 
 
 @pytest.mark.parametrize("labels", [Y == 0, Y, NAMES, NAMES.astype(object), Y * 10 - 7])
@@ -355,13 +360,17 @@ def test_a_loss_that_is_not_finite_is_told():
 
 
 def test_dead_gates_are_named():
-    def far_away(features, gates):
-        balls = Ball(features, gates)
-        balls.center.data += 1000.0
-        return balls
+    class FarAway(torch.nn.Module):  # a module of the user's own starts as it was made
+        def __init__(self, features, gates):
+            super().__init__()
+            self.balls = Ball(features, gates)
+            self.balls.center.data += 1000.0
+
+        def forward(self, x):
+            return self.balls(x)
 
     with pytest.warns(UserWarning, match="are dead") as warned:
-        quick(gates=far_away, epochs=1, learning_rate=1e-9).fit(X, NAMES)
+        quick(gates=FarAway, epochs=1, learning_rate=1e-9).fit(X, NAMES)
     dead = [str(warning.message) for warning in warned]
     assert len(dead) == 2  # virginica has the rest
     assert "class 'setosa' are dead: none of its 50 training rows" in dead[0]

@@ -55,7 +55,7 @@ def models(draw: st.DrawFn) -> PUNNClassifier:
     return fitted(PUNN(module, activation, class_of).to(dtype), 3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(models(), st.integers(1, 60), st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e30]), st.integers(0, 100))
 def test_same_labels_as_the_full_evaluation(model: PUNNClassifier, n: int, size: float, seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=(n, 3)) * size

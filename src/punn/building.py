@@ -24,7 +24,15 @@ from punn.gates import (
 from punn.gates.mlp import mlp
 from punn.network import PUNN
 
-__all__ = ["GATES", "build_network", "chain_order", "class_of_chain", "parts_of_classes"]
+__all__ = [
+    "GATES",
+    "build_network",
+    "chain_order",
+    "class_of_chain",
+    "families_of",
+    "parts_of_classes",
+    "starts_from_data",
+]
 
 Family = str | Callable[[int, int], nn.Module]
 
@@ -111,6 +119,13 @@ def families_of(gates: Family | Sequence[Family], count: int) -> list[Family]:
         if not callable(name) and name not in GATES:
             raise ValueError(f"unknown gates {name!r}: use auto, one of {', '.join(GATES)}, or a function")
     return names
+
+
+def starts_from_data(gates: nn.Module) -> bool:
+    """Whether all gates are of families that can start from data; a user's own module starts as it was made."""
+    if isinstance(gates, Hybrid):
+        return all(starts_from_data(family) for family in gates.families)
+    return isinstance(gates, SeparateMLP | Shared | Ball | Ellipsoid | Shell)
 
 
 def _family(name: Family, features: int, gates: int, hidden: tuple[int, ...], degree: int | None) -> nn.Module:

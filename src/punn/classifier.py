@@ -19,7 +19,14 @@ from torch import Tensor
 
 from punn.activations import Name
 from punn.background import with_background
-from punn.building import Family, build_network, chain_order, class_of_chain, parts_of_classes
+from punn.building import (
+    Family,
+    build_network,
+    chain_order,
+    class_of_chain,
+    parts_of_classes,
+    starts_from_data,
+)
 from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
@@ -364,7 +371,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for number in range(settings.restarts):
             network = build_network(self.gates, self.activation, class_of, x.shape[1], self.hidden, self.degree)
             networks.append(network.to(settings.device, settings.dtype))
-            if not callable(self.gates):
+            if starts_from_data(network.gates):
                 networks[-1].start(some.x, part[::stride], some.weight, generator if number else None)
         self.network_ = networks[0].eval()
         self.network_.scaling = scaling

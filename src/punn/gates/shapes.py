@@ -191,9 +191,8 @@ class Ellipsoid(nn.Module):
         if self.tilt is None:
             return diagonal
         row, column = torch.tril_indices(self.features, self.features, -1, device=self.tilt.device)
-        # A product with ones in the right places, where an assignment would stop vmap.
-        place = F.one_hot(row * self.features + column, self.features**2).to(self.tilt)
-        return diagonal + (self.tilt @ place).view_as(diagonal)
+        # Adding to a copy, where an assignment would stop vmap.
+        return diagonal.flatten(-2).index_add(-1, row * self.features + column, self.tilt).view_as(diagonal)
 
 
 class Shell(nn.Module):
