@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import joblib
 import numpy as np
@@ -315,7 +316,7 @@ def test_interruption_returns_a_usable_model(monkeypatch):
     assert torch.get_num_threads() == threads
 
 
-def test_control_c_in_a_real_process(tmp_path):
+def test_control_c_in_a_real_process(tmp_path, listening):
     script = tmp_path / "fit.py"
     script.write_text(
         "import sys, warnings; from sklearn.datasets import load_iris; from punn import PUNNClassifier\n"
@@ -324,10 +325,8 @@ def test_control_c_in_a_real_process(tmp_path):
         "model = PUNNClassifier(epochs=10**6, random_state=0).fit(X, y)\n"
         "print('usable', model.predict(X).shape, flush=True)\n"
     )
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, **listening)
     assert process.stdout.readline() == "ready\n"
-    import time
-
     time.sleep(1.5)
     os.kill(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[0] == "usable (150,)\n"
