@@ -31,6 +31,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler
 
 from punn import PUNNClassifier
+from punn.scoring import calibration_error
 
 BUILT_IN = {
     "iris": datasets.load_iris,
@@ -78,13 +79,6 @@ def preprocessing():
     )
 
 
-def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 10) -> float:
-    confidence, right = p.max(1), p.argmax(1) == y
-    bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [abs(right[bin_of == b].mean() - confidence[bin_of == b].mean()) * (bin_of == b).mean() for b in set(bin_of)]
-    return float(sum(gaps))
-
-
 def one_fold(model, X, y, train, test) -> dict[str, float]:
     table = preprocessing()
     X_train, X_test = table.fit_transform(X.iloc[train]), table.transform(X.iloc[test])
@@ -98,7 +92,7 @@ def one_fold(model, X, y, train, test) -> dict[str, float]:
     return {
         "accuracy": 100 * accuracy_score(y[test], model.classes_[p.argmax(1)]),
         "log_loss": log_loss(y[test], p, labels=model.classes_),
-        "calibration_error": calibration_error(p, y[test]),
+        "calibration_error": calibration_error(model.classes_[p.argmax(1)] == y[test], p.max(1)),
         "seconds": seconds,
     }
 
