@@ -1,15 +1,17 @@
 """An interrupted fit goes on to the very same weights."""
 
 import os
+import shutil
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 
+import punn
 from punn import PUNNClassifier
 from punn.checkpoint import write_atomically
 
@@ -52,23 +54,14 @@ def test_resumes_to_the_same_bits(tmp_path, options):
     assert list(tmp_path.iterdir()) == []  # the fit has ended: nothing is left
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_kill_at_any_moment(tmp_path):
-    path = tmp_path / "fit.safetensors"
-    script = tmp_path / "fit.py"
-    script.write_text(
-        "import sys; from sklearn.datasets import load_digits; from punn import PUNNClassifier\n"
-        "X, y = load_digits(return_X_y=True)\n"
-        "m = PUNNClassifier(epochs=60, hidden=(8,), random_state=0, early_stopping=False, checkpoint=sys.argv[1])\n"
-        "print('ready', flush=True); m.fit(X, y)\n"
-    )
-    for wait in (0.3, 0.9):
-        process = subprocess.Popen([sys.executable, script, path], stdout=subprocess.PIPE, text=True)
-        process.stdout.readline()
-        time.sleep(wait)
-        process.kill()
-        process.communicate()
-    options = {"epochs": 60, "early_stopping": False}
-    assert same_bits(model(path, **options).fit(X, Y), model(**options).fit(X, Y))
+    """PUNN_KILLS=50 is the full run."""
+    command = [sys.executable, Path(__file__).with_name("kills.py"), os.environ.get("PUNN_KILLS", "5"), tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(run.stdout)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "same bits: True; files left: []" in run.stdout
 
 
 def test_another_fit_is_refused(tmp_path):
@@ -82,13 +75,100 @@ def test_another_fit_is_refused(tmp_path):
     assert path.exists()
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"\xff" * 100])
-def test_damaged_files_are_named(tmp_path, damage):
+def flipped(content, place):
+    damaged = bytearray(content)
+    damaged[int(place * (len(content) - 1))] ^= 4
+    return bytes(damaged)
+
+
+DAMAGE = [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"\xff" * 100]
+DAMAGE += [lambda b, place=place: flipped(b, place) for place in (0.001, 0.5, 0.9, 1.0)]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_files_are_named_and_kept(tmp_path, damage):
     path = tmp_path / "fit.safetensors"
     interrupted(path, after=2)
-    path.write_bytes(damage(path.read_bytes()))
+    damaged = damage(path.read_bytes())
+    path.write_bytes(damaged)
     with pytest.raises(ValueError, match="not a whole checkpoint"):
         model(path).fit(X, Y)
+    assert path.read_bytes() == damaged
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_model_is_no_checkpoint_and_a_checkpoint_no_model(tmp_path):
+    path = tmp_path / "fit.safetensors"
+    model(epochs=1).fit(X, Y).save(path)
+    with pytest.raises(ValueError, match="not a whole checkpoint"):
+        model(path).fit(X, Y)
+    path.unlink()
+    interrupted(path, after=1)
+    with pytest.raises(ValueError, match="the checkpoint of a fit that was interrupted"):
+        punn.load(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs flock")
+def test_two_fits_on_one_path(tmp_path, monkeypatch):
+    path = tmp_path / "fit.safetensors"
+    met = []
+
+    def second(self, step):
+        if step.epoch == 3:
+            before = path.read_bytes()
+            with pytest.raises(ValueError, match="the checkpoint of a fit that is going on"):
+                model(path).fit(X, Y)
+            met.append(path.read_bytes() == before)
+
+    monkeypatch.setattr("punn.progress.Progress.__call__", second)
+    first = model(path, verbose=True).fit(X, Y)
+    assert met == [True]
+    assert same_bits(first, model().fit(X, Y))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 256 kB, which takes an administrator; the test is skipped for others."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if shutil.which("mount") is None or os.geteuid() != 0:
+        pytest.skip("mounting a disk needs an administrator")
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"mounting a disk is not allowed here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_keeps_the_last_state(small_disk):
+    path = small_disk / "fit.safetensors"
+    interrupted(path, after=2)
+    good = path.read_bytes()
+    space = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(b"x" * (space.f_bavail * space.f_frsize))
+    with pytest.raises(OSError, match="No space left on device") as error:
+        model(path).fit(X, Y)
+    assert error.value.filename == str(path)
+    assert path.read_bytes() == good
+    with pytest.raises(OSError, match="No space left on device"):
+        model(epochs=1).fit(X, Y).save(small_disk / "model.safetensors")
+    assert sorted(entry.name for entry in small_disk.iterdir()) == ["filler", "fit.safetensors"]
+    (small_disk / "filler").unlink()
+    assert same_bits(model(path).fit(X, Y), model().fit(X, Y))
+
+
+def test_a_folder_that_cannot_be_written_to(small_disk):
+    path = small_disk / "fit.safetensors"
+    interrupted(path, after=2)
+    good = path.read_bytes()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for place in (path, small_disk / "other.safetensors"):
+        with pytest.raises(OSError, match="Read-only file system") as error:
+            model(place).fit(X, Y)
+        assert error.value.filename == str(place)
+    assert path.read_bytes() == good
 
 
 def test_a_folder_that_is_not_there(tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
@@ -298,6 +299,52 @@ def test_fits_in_threads_do_not_disturb_each_other():
     for p in results.values():
         np.testing.assert_array_equal(p, alone)
     assert torch.get_num_threads() == threads
+
+
+def test_a_large_fit_and_small_ones_side_by_side():
+    """Small fits ask for one thread, a large one does not; neither changes what the other learns."""
+    digits, labels = load_digits(return_X_y=True)
+
+    def large():
+        model = quick(gates="shared", hidden=(256, 256), epochs=2, early_stopping=False, batch_size=256)
+        return model.fit(digits, labels).predict_proba(digits)
+
+    alone, done, threads = large(), threading.Event(), torch.get_num_threads()
+    small = quick().fit(X, NAMES).predict_proba(X)
+    others = []
+
+    def work():
+        while not done.is_set():
+            others.append(np.array_equal(quick().fit(X, NAMES).predict_proba(X), small))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        together = large()
+    finally:
+        done.set()
+        worker.join()
+    np.testing.assert_array_equal(together, alone)
+    assert others
+    assert all(others)
+    assert torch.get_num_threads() == threads
+
+
+def test_predict_is_safe_from_many_threads(fitted):
+    """As a server calls it: 16 threads, rows of any number, every method."""
+    expected = fitted.predict_proba(X), fitted.predict(X), fitted.trace(X).gates
+
+    def ask(number):
+        rows = np.random.default_rng(number).integers(len(X), size=1 + number % 40)
+        asked = X[rows]
+        found = fitted.predict_proba(asked), fitted.predict(asked), fitted.trace(asked).gates
+        early = fitted.predict(asked, exact_early_exit=True)
+        pairs = zip(found[::2], expected[::2], strict=True)
+        agree = [np.allclose(mine, whole[rows], rtol=0, atol=1e-12) for mine, whole in pairs]
+        return all(agree) and np.array_equal(found[1], expected[1][rows]) and np.array_equal(early, found[1])
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, range(160)))
 
 
 def test_interruption_returns_a_usable_model(monkeypatch):

@@ -13,6 +13,7 @@ ROOT = Path(punn.__file__).parent
 EXTRAS = {
     *("pandas", "pyarrow", "matplotlib", "typer", "rich", "plotly", "jinja2", "dash", "flask"),
     *("onnx", "onnxscript", "onnxruntime", "safetensors", "pydantic", "pooch", "platformdirs", "mapie"),
+    *("lightning_fabric", "dask"),
 }
 
 

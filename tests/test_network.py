@@ -1,6 +1,8 @@
 """The network and the head: probabilities, modes, precision, training, and what they refuse."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -212,3 +214,31 @@ BAD = {
 def test_bad_input_is_named(run, error, message):
     with pytest.raises(error, match=message):
         run()
+
+
+def test_a_hundred_thousand_classes_train_in_two_gigabytes():
+    """In a process of its own, whose peak of memory is measured."""
+    code = """
+import resource, torch
+from torch import nn
+from punn import PUNNHead
+for coupled, steps in ((False, 4), (True, 2)):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), PUNNHead(64, classes=100_000, coupled=coupled))
+    x, y = torch.randn(64, 16), torch.randint(100_000, (64,))
+    adam, losses = torch.optim.Adam(model.parameters(), 0.01), []
+    for _ in range(steps):
+        adam.zero_grad()
+        loss = nn.functional.nll_loss(model(x), y)
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    print(losses[0], losses[-1])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *losses, (peak,) = [[float(number) for number in line.split()] for line in run.stdout.splitlines()]
+    for first, last in losses:
+        assert first == pytest.approx(math.log(100_000), rel=0.02)
+        assert last < first
+    assert peak * 1024 < 2e9

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -31,15 +31,22 @@ from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
-from punn.network import PUNN
+from punn.memory import in_pieces
+from punn.network import PUNN, Standardize
 from punn.options import check_options
+from punn.parallel import ALONE, Team, assemble
 from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
 from punn.progress import Progress
 from punn.regions import Coverage, Regions, build_regions, class_codes, coverage_of
 from punn.trace import GateTrace
-from punn.training import History, Rows, few_threads, take, train
+from punn.training import History, Rows, Source, few_threads, take, train
+
+if TYPE_CHECKING:
+    from punn.streaming import Stream
 
 __all__ = ["PUNNClassifier"]
+
+Result = TypeVar("Result")
 
 
 class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,6 +83,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Decides all that is random.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         precision: ``"auto"`` (double for small tables, else single), ``"single"``, ``"double"`` or ``"mixed"``.
+        accumulate: Pieces that the rows of a step are taken in, one after the other, to need less memory.
+        processes: ``"auto"``: all that torchrun started share the work, each with the same rows; 1: this one alone.
         checkpoint: A path; a fit that was interrupted goes on from there to the very same weights.
         verbose: Show progress.
 
@@ -123,6 +132,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         precision: str = "auto",
+        accumulate: int = 1,
+        processes: int | str = "auto",
         checkpoint: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -150,6 +161,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.precision = precision
+        self.accumulate = accumulate
+        self.processes = processes
         self.checkpoint = checkpoint
         self.verbose = verbose
 
@@ -168,8 +181,10 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"warm_start needs the classes of the last fit, {self.classes_.tolist()}, got {classes.tolist()}"
             )
-        rng = check_random_state(self.random_state)
-        settings, seed = Settings(self, len(table)), int(rng.randint(2**31 - 1))
+        settings = Settings(self, len(table))
+        team = self._team(settings)
+        rng = self._rng(team)
+        seed = int(rng.randint(2**31 - 1))
         generator = torch.Generator().manual_seed(seed)
         # Modules draw their first weights, and a user's own module perhaps more, from torch's global generator.
         with seeded(seed) if callable(self.gates) else contextlib.nullcontext():
@@ -180,17 +195,60 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 with seeded(seed):
                     rows, copies = self._build(table, labels, weight, classes, settings, rng, generator)
-            self.history_ = self._train(rows, copies, settings, rng, generator)
+            checkpoint = self._checkpoint(team, *rows)
+            learned, validation = rows, None
+            if settings.early_stopping and len(self.classes_) > 1:
+                learned, validation = hold_out(rows, settings.validation_fraction, rng)
+            self.history_ = self._train(learned, validation, copies, settings, generator, checkpoint, team)
+        self._finish(take(rows, slice(len(table))))  # without a background
+        return self
+
+    def fit_stream(self, stream: Stream) -> Self:
+        """Learn from rows that do not fit into memory, which are read anew for every epoch.
+
+        ``"auto"`` means batches of 1,024 rows and about 40,000 steps, from 1 to 20 epochs. The network starts from a
+        sample of the rows, which is also what :meth:`regions` counts.
+
+        Arguments:
+            stream: What :func:`punn.streaming.open_stream` gives.
+        """
+        check_options(self)
+        if self.rest == "unknown" or self.class_weight is not None or self.warm_start:
+            raise ValueError("a stream of rows knows neither rest='unknown', nor class_weight, nor warm_start")
+        settings = Settings(self, stream.n)
+        if self.batch_size == "auto":
+            settings.batch_size = min(1024, stream.n)
+        if self.epochs == "auto":
+            settings.epochs = int(np.clip(round(40_000 * settings.batch_size / stream.n), 1, 20))
+        settings.device = stream.team.device(settings.device)
+        stream.to(settings.device, settings.dtype, self.standardize)
+        rng = self._rng(stream.team)
+        seed = int(rng.randint(2**31 - 1))
+        generator = torch.Generator().manual_seed(seed)
+        sample, labels, _ = stream.sample
+        self.n_features_in_ = sample.shape[1]
+        self.feature_names_in_ = np.array(stream.columns.feature_names, dtype=object)
+        with seeded(seed):
+            scaling = stream.scaling.to(settings.device)
+            rows, copies = self._build(
+                sample, labels, None, stream.classes, settings, rng, generator, scaling if self.standardize else None
+            )
+            checkpoint = self._checkpoint(stream.team, *rows, stream=stream.fingerprint)
+            held = stream.scaled(stream.validation) if settings.early_stopping and len(stream.validation.y) else None
+            self.history_ = self._train(stream, held, copies, settings, generator, checkpoint, stream.team)
+        self._finish(rows)
+        return self
+
+    def _finish(self, rows: Rows) -> None:
+        """What there is to say of a network that has learned, from its rows or a sample of them."""
         # Learned in single precision, used in double: what it says is then the same on every machine.
         self.network_.double()
         self.loss_curve_, self.n_iter_ = self.history_.loss, len(self.history_.loss)
         self.table_ = None  # the columns of an earlier table, if any, are no longer its own
-        rows = take(rows, slice(len(table)))  # without a background
         self._warn_of_dead_gates(rows)
-        chunk = self._chunk(table.shape[1])
-        arguments = (self.network_.gates(rows.x[i : i + chunk].double()) for i in range(0, len(table), chunk))
+        chunk = self._chunk(rows.x.shape[1])
+        arguments = (self.network_.gates(rows.x[i : i + chunk].double()) for i in range(0, rows.n, chunk))
         self.coverage_, _ = coverage_of(self.network_, arguments, rows.y)
-        return self
 
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -240,8 +298,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Log-probability of every class, shape (n, C); minus infinity where a localised gate is exactly 0."""
         with torch.inference_mode():
-            pieces = [self.network_.log_probabilities(theta).cpu().numpy() for theta in self._theta(X)]
-        return np.concatenate(pieces)
+            pieces = self._each(X, lambda theta: self.network_.log_probabilities(theta).cpu().numpy())
+            return np.concatenate(list(pieces))
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
@@ -266,7 +324,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def trace(self, X: ArrayLike) -> GateTrace:
         """How every probability is formed, gate by gate."""
         with torch.inference_mode():
-            pieces = [[log.cpu().numpy() for log in self.network_.activation(theta)] for theta in self._theta(X)]
+            pieces = list(self._each(X, lambda theta: [log.cpu().numpy() for log in self.network_.activation(theta)]))
         accept, reject = (np.concatenate(logs) for logs in zip(*pieces, strict=True))
         return GateTrace(accept, reject, self.network_.class_of.cpu().numpy(), self.classes_)
 
@@ -307,9 +365,15 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
         """Gate arguments in double precision, in pieces that fit into memory."""
+        return self._each(X, lambda theta: theta)
+
+    def _each(self, X: ArrayLike, work: Callable[[Tensor], Result]) -> Iterator[Result]:
+        """What is made of the gate arguments, piece by piece."""
         check_is_fitted(self, "network_")
-        for piece in self._pieces(X):
-            yield self.network_.gates(piece)
+        table = numbers_of(self, X)
+        return in_pieces(
+            lambda part: work(self.network_.gates(self._scaled(table[part]))), len(table), self._chunk(table.shape[1])
+        )
 
     def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
         """Rows as the gates take them, in pieces that fit into memory."""
@@ -351,10 +415,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings: Settings,
         rng: np.random.RandomState,
         generator: torch.Generator,
+        scaling: Standardize | None = None,
     ) -> tuple[Rows, list[PUNN]]:
         """Make the network and start it from the data; further copies of it start elsewhere."""
         self.classes_ = classes
-        scaling = scaling_of(table, weight).to(settings.device) if self.standardize else None
+        if self.standardize and scaling is None:
+            scaling = scaling_of(table, weight).to(settings.device)
         x = scaled(table, scaling, settings.device, settings.dtype)
         rows = _as_rows(x, labels, weight, classes)
         order = chain_order(self.order, classes, rows.x.cpu(), rows.y.cpu(), rng)
@@ -390,20 +456,19 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train(
         self,
-        rows: Rows,
+        rows: Source,
+        validation: Rows | None,
         copies: list[PUNN],
         settings: Settings,
-        rng: np.random.RandomState,
         generator: torch.Generator,
+        checkpoint: Checkpoint | None,
+        team: Team,
     ) -> History:
         if len(self.classes_) == 1:
             return History(stopped="one class: nothing to learn")
-        checkpoint = self._checkpoint(rows)
-        validation = None
-        if settings.early_stopping:
-            rows, validation = hold_out(rows, settings.validation_fraction, rng)
-        progress = Progress() if self.verbose else None
-        with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
+        progress = Progress() if self.verbose and team.rank == 0 else None
+        threads = few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies)))
+        with threads, checkpoint or contextlib.nullcontext():
             history = train(
                 self.network_,
                 rows,
@@ -419,21 +484,45 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 validation=validation,
                 patience=self.patience,
                 mixed=self.precision == "mixed",
+                accumulate=self.accumulate,
+                team=team,
                 resume=checkpoint.resume if checkpoint else None,
                 save=checkpoint.save if checkpoint else None,
                 report=progress,
             )
+            if checkpoint and history.stopped != "interrupted":
+                checkpoint.remove()
         if progress:
             progress.close()
-        if checkpoint and history.stopped != "interrupted":
-            checkpoint.remove()
         return history
 
-    def _checkpoint(self, rows: Rows) -> Checkpoint | None:
-        if self.checkpoint is None:
+    def _team(self, settings: Settings) -> Team:
+        """The processes that share the work, this one with a device of its own."""
+        team = ALONE if self.processes == 1 else assemble(settings.device)
+        settings.device = team.device(settings.device)
+        return team
+
+    def _rng(self, team: Team) -> np.random.RandomState:
+        """What decides all that is random, the same in all processes."""
+        rng: np.random.RandomState = check_random_state(self.random_state)
+        if team.size == 1 or isinstance(self.random_state, int | np.integer):
+            return rng
+        return np.random.RandomState(team.first(int(rng.randint(2**31 - 1))))
+
+    def _checkpoint(self, team: Team, *rows: Tensor | None, **more: Any) -> Checkpoint | None:
+        """The file that the first process keeps for all of them, if one is wanted."""
+        if self.checkpoint is None and team.size == 1:
             return None
-        decisive = {name: value for name, value in self.get_params().items() if name not in ("checkpoint", "verbose")}
-        return Checkpoint(self.checkpoint, fingerprint(decisive, rows))
+        # How many processes share the work, and in how many pieces, is no matter of the fit.
+        free = ("checkpoint", "verbose", "processes", "accumulate")
+        decisive = {name: value for name, value in self.get_params().items() if name not in free}
+        mark = fingerprint(decisive | more, rows)
+        if team.first(mark) != mark:
+            raise ValueError(
+                f"process {team.rank} of {team.size} was given other rows or options than the first one: "
+                "all of them need the same, each takes its share itself"
+            )
+        return Checkpoint(self.checkpoint, mark) if self.checkpoint is not None and team.rank == 0 else None
 
     def _warn_of_dead_gates(self, rows: Rows) -> None:
         some = take(rows, slice(None, None, len(rows.x) // 5000 + 1))

@@ -23,7 +23,10 @@ def check_options(model: Any) -> None:
         raise ValueError(f"early_stopping must be 'auto', True or False, got {model.early_stopping!r}")
     for name in ("epochs", "batch_size", "restarts"):
         _number(model, name, numbers.Integral, least=1, auto=True)
-    _number(model, "patience", numbers.Integral, least=1)
+    for name in ("patience", "accumulate"):
+        _number(model, name, numbers.Integral, least=1)
+    if model.processes not in ("auto", 1) or isinstance(model.processes, bool):
+        raise ValueError(f"processes must be 'auto' (those that torchrun started) or 1, got {model.processes!r}")
     _number(model, "learning_rate", numbers.Real, above=0, auto=True)
     _number(model, "weight_decay", numbers.Real, least=0, auto=True)
     _number(model, "smoothness", numbers.Real, least=0)

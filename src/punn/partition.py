@@ -251,7 +251,7 @@ def _several_parts(theta: Tensor, target: Tensor, class_of: Tensor) -> tuple[Ten
     own = class_of == target.unsqueeze(-1)
     log_own = log_h.masked_fill(~own, -torch.inf)
     log_p = log_own.logsumexp(-1)
-    share = (log_own - log_p.unsqueeze(-1)).exp()
+    share = log_own.softmax(-1)  # sums to one, however far from the largest h the class is
     later = _cumsum(share[..., 1:].flip(-1)).flip(-1)
     return -log_p, theta.sigmoid() * later - (-theta).sigmoid() * share[..., :-1]
 

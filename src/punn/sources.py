@@ -8,7 +8,7 @@ X = features_of(model, source.frame)                  # the same columns for a s
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,12 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from punn.datasets import DATASETS, load
-from punn.table import Columns, TableError, encode_target, read_table
+from punn.table import Columns, Pieces, TableError, encode_target, read_table
+from punn.table.files import is_parquet, read_text_pieces
 
-__all__ = ["CLASS", "Examples", "Source", "features_of", "learnable", "read_source"]
+__all__ = ["CLASS", "Examples", "Source", "features_of", "learnable", "read_pieces", "read_source"]
 
 #: What the target of a built-in set is called.
 CLASS = "class"
+
+LONG = 1 << 27  # bytes of text that are not read at once where pieces will do
 
 
 class Source(NamedTuple):
@@ -48,8 +51,8 @@ def read_source(source: str, header: bool | None = None) -> Source:
     """A table from a file, or a built-in set.
 
     Arguments:
-        source: The path of a CSV, TSV or Parquet file, or one of the names in `punn.datasets.DATASETS`; a file
-            of that name is taken first.
+        source: The path of a CSV, TSV or Parquet file, a folder of Parquet files, or one of the names in
+            `punn.datasets.DATASETS`; a file of that name is taken first.
         header: Whether the first line of a file holds the names of the columns; found if not said.
 
     Example:
@@ -67,8 +70,27 @@ def read_source(source: str, header: bool | None = None) -> Source:
         near = difflib.get_close_matches(source, DATASETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the built-in sets are {', '.join(DATASETS)}"
         raise TableError(f"{source}: there is no such file in {Path.cwd()}, and no built-in set; {hint}")
+    if path.is_dir():
+        return Source(pd.concat(Pieces(path).read()), path.name)
     frame = read_table(path, header)
     return Source(frame, path.name.split(".")[0] or path.name, None, tuple(frame.attrs.get("notes", ())))
+
+
+def read_pieces(source: str, header: bool | None = None) -> tuple[Iterator[pd.DataFrame], tuple[str, ...]]:
+    """A table piece by piece, and what to tell the user: Parquet by row groups, long text by lines, else all at once.
+
+    Example:
+        >>> pieces, notes = read_pieces("iris")
+        >>> [len(frame) for frame in pieces]
+        [150]
+    """
+    path = Path(source)
+    if path.is_dir() or (path.is_file() and is_parquet(path)):
+        return Pieces(path).read(), ()
+    if path.is_file() and path.stat().st_size > LONG:
+        return read_text_pieces(path, header)
+    whole = read_source(source, header)
+    return iter([whole.frame]), whole.notes
 
 
 def learnable(source: Source, target: str, drop: Iterable[str] = ()) -> Examples:

@@ -2,18 +2,19 @@
 
 One loop serves the estimator, the experiments and the commands. It trains one network, or several
 copies of one side by side as a single batched computation, each copy with its own best weights.
-Data stay where they are; a batch is taken from them by index.
+Data stay where they are; a batch is taken from them by index, or comes from a stream. Of every batch each process of
+a team takes its own pieces, and their gradients are added before a step.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,10 @@ from torch import Tensor, nn
 from punn.adam import Adam
 from punn.gates import Hybrid, Shell
 from punn.network import PUNN
+from punn.parallel import ALONE, Team
 from punn.partition import nll_loss
 
-__all__ = ["SCHEDULES", "History", "Rows", "State", "Step", "few_threads", "train"]
+__all__ = ["SCHEDULES", "History", "Piece", "Rows", "Source", "State", "Step", "few_threads", "take", "train"]
 
 
 class Rows(NamedTuple):
@@ -32,6 +34,56 @@ class Rows(NamedTuple):
     x: Tensor
     y: Tensor
     weight: Tensor | None = None
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return len(self.x)
+
+    def steps(
+        self, batch_size: int, generator: torch.Generator, team: Team = ALONE, accumulate: int = 1
+    ) -> Iterator[list[Piece]]:
+        """One pass in random order: for every step, what this process takes of the batch."""
+        pieces = team.size * accumulate
+        if self.n <= batch_size and pieces == 1:
+            # One batch holds everything: then its order is nothing to decide, and no row is moved.
+            yield [Piece(self, 1.0)]
+            return
+        order = torch.randperm(self.n, generator=generator) if self.n > batch_size else torch.arange(self.n)
+        for batch in order.split(batch_size):
+            mine = batch.tensor_split(pieces)[team.rank :: team.size]
+            yield [Piece(take(self, index), self._share(index, batch)) for index in mine if len(index)]
+
+    def some(self, most: int) -> Rows:
+        """At most so many of them, evenly spread."""
+        return take(self, slice(None, None, self.n // most + 1))
+
+    def _share(self, index: Tensor, batch: Tensor) -> float:
+        """How much some rows count in their batch."""
+        if self.weight is None or len(index) == len(batch):
+            return len(index) / len(batch)
+        return float(self.weight[index].sum() / self.weight[batch].sum())
+
+
+class Piece(NamedTuple):
+    """Rows that are worked on at once, and how much they count in their batch."""
+
+    rows: Rows
+    share: float
+
+
+class Source(Protocol):
+    """Where the rows of an epoch come from: a table in memory, :class:`Rows`, or a stream of one."""
+
+    @property
+    def n(self) -> int:
+        """How many there are, in all processes together."""
+
+    def steps(self, batch_size: int, generator: torch.Generator, team: Team, accumulate: int) -> Iterator[list[Piece]]:
+        """One pass in random order, ceil(n / batch_size) steps: what this process takes of each of them."""
+
+    def some(self, most: int) -> Rows:
+        """At most so many of them."""
 
 
 class Step(NamedTuple):
@@ -66,6 +118,28 @@ class State:
     epoch: int = 0
     history: History = field(default_factory=History)
 
+    def pack(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything, as tensors and plain data."""
+        tensors = {name: getattr(self.adam, name) for name in ("weights", "mean", "square")}
+        tensors |= {f"buffer.{name}": value for name, value in self.objective.named_buffers()}
+        tensors |= {"best": self.best, "best_score": self.best_score, "generator": self.generator.get_state()}
+        about = {"epoch": self.epoch, "waited": self.waited, "steps": self.adam.steps, "history": asdict(self.history)}
+        return tensors, about
+
+    @torch.no_grad()
+    def unpack(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+        """Put back what :meth:`pack` gave."""
+        for name in ("weights", "mean", "square"):
+            getattr(self.adam, name).copy_(tensors[name])
+        for name, value in self.objective.named_buffers():
+            value.copy_(tensors[f"buffer.{name}"])
+        self.best.copy_(tensors["best"])
+        self.best_score.copy_(tensors["best_score"])
+        self.generator.set_state(tensors["generator"].cpu())
+        self.adam.steps = about["steps"]
+        self.epoch, self.waited = about["epoch"], about["waited"]
+        self.history = History(**about["history"])
+
 
 #: The learning rate as a share of the largest one, by the share of steps done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -77,7 +151,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 def train(
     network: PUNN,
-    rows: Rows,
+    rows: Source,
     *,
     epochs: int,
     batch_size: int,
@@ -91,6 +165,8 @@ def train(
     validation: Rows | None = None,
     patience: int | None = None,
     mixed: bool = False,
+    accumulate: int = 1,
+    team: Team = ALONE,
     resume: Callable[[State], None] | None = None,
     save: Callable[[State], None] | None = None,
     report: Callable[[Step], None] | None = None,
@@ -99,9 +175,9 @@ def train(
 
     Arguments:
         network: The network; it gets the best weights at the end.
-        rows: Training rows, after scaling.
+        rows: Training rows, after scaling; in memory, or a stream of them.
         epochs: Passes over the rows.
-        batch_size: Rows per step.
+        batch_size: Rows per step, in all processes together.
         learning_rate: The largest step size of Adam.
         generator: Decides the order of the rows.
         copies: Networks of the same kind that start elsewhere; the one that ends best is kept.
@@ -112,7 +188,9 @@ def train(
         validation: Held-out rows that choose the best epoch.
         patience: Epochs without improvement on the held-out rows before the end.
         mixed: Run the gates in bfloat16; the partition stays in single precision.
-        resume: Called before the first epoch; may put a saved state in place.
+        accumulate: Pieces that a process takes its rows of a step in, one after the other, to need less memory.
+        team: The processes that train together; all are given the same rows, or their part of a stream.
+        resume: Called before the first epoch; may put a saved state in place. The first process has the say.
         save: Called after every epoch with the state.
         report: Called after every epoch with what there is to tell.
     """
@@ -122,14 +200,20 @@ def train(
     state = State(objective, adam, generator, adam.weights.clone(), best_score)
     if resume is not None:
         resume(state)
+    if team.size > 1:
+        state.unpack(*team.first(state.pack()))
     network.train()
     try:
         while state.epoch < epochs and not _enough(state, validation, patience):
-            losses = _epoch(state, rows, batch_size, learning_rate, SCHEDULES[schedule], epochs)
-            if not _judge(state, losses, validation):
+            steps = rows.steps(batch_size, generator, team, accumulate)
+            rate = _rates(state.epoch, epochs, math.ceil(rows.n / batch_size), learning_rate, schedule)
+            losses = _epoch(state, zip(rate, steps, strict=True), rows.n, team)
+            if not _judge(state, losses, validation, team):
                 break
             if report is not None:
-                report(Step(state.epoch, epochs, state.history.loss[-1], _accuracy(state, validation or rows)))
+                # Of held-out rows, if there are any.
+                accuracy = _accuracy(state, (validation or rows).some(2000))
+                report(Step(state.epoch, epochs, state.history.loss[-1], accuracy))
             if save is not None:
                 save(state)
     except KeyboardInterrupt:
@@ -190,31 +274,32 @@ def _losses(state: State, rows: Rows) -> Tensor:
     return losses
 
 
-def _epoch(
-    state: State, rows: Rows, batch_size: int, rate: float, schedule: Callable[[float], float], epochs: int
-) -> Tensor:
-    """One pass over the rows; the mean loss of every copy."""
-    n = len(rows.x)
-    steps = math.ceil(n / batch_size)
-    # One batch holds everything: then its order is nothing to decide, and no row is moved.
-    order = torch.randperm(n, generator=state.generator) if steps > 1 else None
-    total = torch.zeros(len(state.best_score))
+def _rates(epoch: int, epochs: int, steps: int, largest: float, schedule: str) -> Iterator[float]:
+    """The step sizes of an epoch."""
     for step in range(steps):
-        now = rate * schedule((state.epoch * steps + step) / (epochs * steps))
-        batch = rows if order is None else take(rows, order[step * batch_size : (step + 1) * batch_size])
-        losses = _losses(state, batch)
-        losses.sum().backward()
-        state.adam.step(now)
-        total += losses.detach() * (len(batch.x) / n)
+        yield largest * SCHEDULES[schedule]((epoch * steps + step) / (epochs * steps))
+
+
+def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, team: Team) -> Tensor:
+    """One pass over n rows; the mean loss of every copy."""
+    total = torch.zeros(len(state.best_score))
+    for rate, pieces in steps:
+        for piece in pieces:
+            losses = _losses(state, piece.rows)
+            losses.backward(torch.full_like(losses, piece.share))
+            total += losses.detach() * (piece.rows.n / n)
+        team.sum(state.adam.gradient)
+        state.adam.step(rate)
+    team.sum(total)
     state.epoch += 1
     state.history.loss.append(float(total.min()))
     return total
 
 
-def _judge(state: State, score: Tensor, validation: Rows | None) -> bool:
+def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> bool:
     """Note what improved; False ends the fit because the loss is no longer finite."""
     if validation is not None:
-        score = _validation_losses(state, validation)
+        score = _validation_losses(state, validation, team)
         state.history.validation_loss.append(float(score.min()))
     if not bool(torch.isfinite(score).any()):
         state.history.stopped = "loss not finite"
@@ -237,25 +322,24 @@ def _judge(state: State, score: Tensor, validation: Rows | None) -> bool:
 
 
 @torch.no_grad()
-def _validation_losses(state: State, rows: Rows, chunk: int = 8192) -> Tensor:
+def _validation_losses(state: State, rows: Rows, team: Team, chunk: int = 8192) -> Tensor:
     """Loss on held-out rows, in pieces; buffers of eval mode, and no row weighs more for its piece."""
     state.objective.eval()
-    total, weight = torch.zeros(len(state.best_score)), 0.0
-    for first in range(0, len(rows.x), chunk):
+    total = torch.zeros(len(state.best_score) + 1, dtype=torch.float64)  # the last one is the weight of the rows
+    for first in range(team.rank * chunk, rows.n, team.size * chunk):
         piece = take(rows, slice(first, first + chunk))
-        share = float(len(piece.x) if piece.weight is None else piece.weight.sum())
+        share = float(piece.n if piece.weight is None else piece.weight.sum())
         if share:
-            total += _losses(state, piece) * share
-            weight += share
+            total[:-1] += _losses(state, piece) * share
+            total[-1] += share
     state.objective.train()
-    return total / weight
+    team.sum(total)
+    return (total[:-1] / total[-1]).float()
 
 
 @torch.no_grad()
-def _accuracy(state: State, rows: Rows, most: int = 2000) -> float:
-    """Share of rows (at most some) that the best copy gets right; held-out rows, if there are any."""
-    stride = len(rows.x) // most + 1
-    some = take(rows, slice(None, None, stride))
+def _accuracy(state: State, some: Rows) -> float:
+    """Share of rows that the best copy gets right."""
     state.objective.eval()
     winner = {f"network.{name}": p for name, p in state.adam.copy(int(state.best_score.argmin())).items()}
     guess: Tensor = torch.func.functional_call(state.objective, winner, (some.x,))

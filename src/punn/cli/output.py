@@ -11,6 +11,7 @@ import math
 import os
 import sys
 import textwrap
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,12 +21,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["INTERRUPTED", "Screen", "check_place", "fail", "polite", "write_whole"]
+__all__ = ["INTERRUPTED", "Screen", "check_place", "fail", "polite", "process_number", "write_whole"]
 
 #: The exit code of a command that was stopped by Ctrl-C, as shells have it.
 INTERRUPTED = 130
 
 FEW = 12  # notes on the screen
+PATIENCE = 3.0  # seconds that other processes than the first wait before they complain
 PACKAGE = str(Path(__file__).parents[1])
 
 
@@ -38,7 +40,9 @@ class Screen:
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
-        self.as_json, self.quiet = as_json, quiet
+        # Of several processes the first one speaks for all.
+        first = process_number() == 0
+        self.as_json, self.quiet = as_json and first, quiet or not first
         self._out = _console()
 
     def say(self, text: Any = "", style: str = "") -> None:
@@ -111,10 +115,20 @@ def note(text: str) -> None:
     _write(console, Text(_wrapped(text, console), style="dim"))
 
 
+def process_number() -> int:
+    """The number of this process among those that torchrun started; 0 if it was started alone."""
+    return int(os.environ.get("RANK", "0")) if os.environ.get("WORLD_SIZE", "1") != "1" else 0
+
+
 def fail(message: object, code: int = 1) -> typer.Exit:
     """Tell what is wrong; raise what comes back."""
     console = _console(stderr=True)
-    text = _wrapped(f"punn: {' '.join(str(message).split())}", console)
+    text = f"punn: {' '.join(str(message).split())}"
+    if number := process_number():
+        # What is wrong for all is told by the first process, at which torchrun ends the others before they speak.
+        time.sleep(PATIENCE)
+        text = f"{text} (process {number})"
+    text = _wrapped(text, console)
     _write(console, Text.assemble((text[:5], "bold red"), text[5:]))
     return typer.Exit(code)
 
@@ -139,8 +153,8 @@ def polite(quiet: bool = False) -> Iterator[None]:
     except BrokenPipeError:
         _silence(sys.stdout)  # whoever reads has seen enough, as in `punn predict ... | head`
         raise typer.Exit(0) from None
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        if os.environ.get("PUNN_DEBUG"):
+    except (ValueError, TypeError, OSError, ImportError, MemoryError, RuntimeError) as error:
+        if os.environ.get("PUNN_DEBUG") or (isinstance(error, RuntimeError) and not _short_of_memory(error)):
             raise
         raise fail(_message(error)) from None
 
@@ -156,7 +170,7 @@ def _told_warnings(quiet: bool) -> Iterator[None]:
     def show(message: Any, category: Any, filename: str, *rest: Any, **more: Any) -> None:
         if str(message).startswith("interrupted in epoch"):
             raise _InterruptedFit
-        if not quiet and filename.startswith(PACKAGE):
+        if not quiet and filename.startswith(PACKAGE) and process_number() == 0:
             note(f"warning: {message}")
 
     with warnings.catch_warnings():
@@ -166,8 +180,16 @@ def _told_warnings(quiet: bool) -> Iterator[None]:
         yield
 
 
+def _short_of_memory(error: BaseException) -> bool:
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    from punn.memory import is_shortage
+
+    return is_shortage(error)
+
+
 def _message(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
+    if _short_of_memory(error):
         return "not enough memory; take fewer rows or columns, or a larger machine"
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
 from punn.cli.options import Header, Json, Model, OnUnseen, Quiet, Table, Unseen
-from punn.cli.output import Screen, check_place, polite, write_whole
+from punn.cli.output import Screen, check_place, polite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +38,8 @@ def predict(
 
     The gate that decides is the one between the two most probable classes: the first of the two in the chain. It
     accepts the row for its own class, or rejects it and leaves it to the other. The columns: label, one probability
-    per class, the deciding gate, what it does, its value, and the mass that reached it.
+    per class, the deciding gate, what it does, its value, and the mass that reached it. A table that is larger than
+    memory is read and written piece by piece.
 
     \b
     Examples:
@@ -46,34 +48,66 @@ def predict(
     """
     screen = Screen(json, quiet)
     with polite(quiet):
-        from punn.cli.predictions import encoded, predictions
+        from punn.checkpoint import opened_atomically
+        from punn.cli.predictions import writer
         from punn.persistence import load
-        from punn.sources import features_of, read_source
+        from punn.sources import read_pieces
 
         if out is not None:
             check_place(out, TABLES)
         loaded = load(model)
-        source = read_source(table, header)
-        frame = predictions(loaded, features_of(loaded, source.frame, on_unseen.value))
-        for note in source.notes:
+        pieces, notes = read_pieces(table, header)
+        for note in notes:
             screen.note(note)
-        _tell_accuracy(screen, loaded, source.frame, frame)
+        found = _Found(loaded, on_unseen.value)
+        content: dict[str, object] = {"model": model, "table": table, "out": out}
         if out is not None:
-            write_whole(out, encoded(frame, out))
-            screen.say(f"wrote {out}: {len(frame):,} rows")
-        elif not json:
-            sys.stdout.write(encoded(frame, Path("-.csv")).decode())
-        screen.document(
-            {"model": model, "table": table, "out": out, "rows": len(frame) if out else frame.to_dict("records")}
-        )
+            with opened_atomically(out) as file, writer(file, out.suffix.lower()) as result:
+                for frame in found.predictions(pieces):
+                    result.write(frame)
+            screen.say(f"wrote {out}: {result.rows:,} rows")
+            content["rows"] = result.rows
+        elif json:
+            content["rows"] = [row for frame in found.predictions(pieces) for row in frame.to_dict("records")]
+        else:
+            sys.stdout.flush()
+            with writer(_binary(sys.stdout), ".csv") as result:
+                for frame in found.predictions(pieces):
+                    result.write(frame)
+        found.tell_accuracy(screen)
+        screen.document(content)
 
 
-def _tell_accuracy(screen: Screen, model: PUNNClassifier, frame: pd.DataFrame, found: pd.DataFrame) -> None:
-    """If the table holds the truth as well, how much of it was met."""
-    target = (model.table_ or {}).get("target")
-    if target in frame.columns:
-        true = frame[target]
-        known = true.notna().to_numpy()
-        hits = (true.astype(str).str.strip() == found["label"].astype(str).to_numpy())[known]
-        if len(hits):
-            screen.note(f"{target!r} is in the table: {hits.mean():.1%} of {len(hits):,} labels predicted right")
+class _Found:
+    """Predictions piece by piece, and how many of them are right, if the table holds the truth as well."""
+
+    def __init__(self, model: PUNNClassifier, on_unseen: Literal["error", "ignore"]) -> None:
+        self.model, self.on_unseen = model, on_unseen
+        self.target = (model.table_ or {}).get("target")
+        self.known = self.right = 0
+
+    def predictions(self, pieces: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """A table of predictions for every piece."""
+        from punn.cli.predictions import predictions
+        from punn.sources import features_of
+
+        for frame in pieces:
+            found = predictions(self.model, features_of(self.model, frame, self.on_unseen))
+            if self.target in frame.columns:
+                true = frame[self.target]
+                known = true.notna().to_numpy()
+                hits = (true.astype(str).str.strip() == found["label"].astype(str).to_numpy())[known]
+                self.known += len(hits)
+                self.right += int(hits.sum())
+            yield found
+
+    def tell_accuracy(self, screen: Screen) -> None:
+        """How much of the truth was met."""
+        if self.known:
+            share = self.right / self.known
+            screen.note(f"{self.target!r} is in the table: {share:.1%} of {self.known:,} labels predicted right")
+
+
+def _binary(stream: TextIO) -> IO[bytes]:
+    """Where the bytes of a text stream go."""
+    return getattr(stream, "buffer", stream)  # type: ignore[arg-type]

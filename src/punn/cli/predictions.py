@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from punn.classifier import PUNNClassifier
 from punn.trace import GateTrace
 
-__all__ = ["deciding", "encoded", "predictions"]
+__all__ = ["Writer", "deciding", "predictions", "writer"]
 
 CELLS = 4_000_000  # of a trace that is worked on at once
 
@@ -76,11 +77,47 @@ def deciding(trace: GateTrace) -> NDArray[np.intp]:
     return first
 
 
-def encoded(frame: pd.DataFrame, path: Path) -> bytes:
-    """The bytes of a table, in the format that the name of a file says: .csv, .tsv or .parquet."""
-    kind = path.suffix.lower()
-    if kind == ".parquet":
-        return frame.to_parquet(index=False)
-    text = io.StringIO()
-    frame.to_csv(text, index=False, sep="\t" if kind == ".tsv" else ",", float_format="%.6g", lineterminator="\n")
-    return text.getvalue().encode()
+class Writer:
+    """Writes a table to a file, piece by piece.
+
+    Arguments:
+        file: Where to.
+        kind: In which format: .csv, .tsv or .parquet.
+    """
+
+    def __init__(self, file: IO[bytes], kind: str) -> None:
+        self.file, self.kind = file, kind
+        self.parquet: Any = None
+        self.rows = 0
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Add rows; the names of the columns come with the first ones."""
+        if self.kind == ".parquet":
+            self._write_parquet(frame)
+        else:
+            separator = "\t" if self.kind == ".tsv" else ","
+            text = frame.to_csv(
+                index=False, header=self.rows == 0, sep=separator, float_format="%.6g", lineterminator="\n"
+            )
+            self.file.write(text.encode())
+        self.rows += len(frame)
+
+    def _write_parquet(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self.parquet is None:
+            self.parquet = parquet.ParquetWriter(self.file, table.schema)
+        self.parquet.write_table(table.cast(self.parquet.schema))
+
+
+@contextmanager
+def writer(file: IO[bytes], kind: str) -> Iterator[Writer]:
+    """A writer that ends its file, as Parquet files must be."""
+    writing = Writer(file, kind)
+    try:
+        yield writing
+    finally:
+        if writing.parquet is not None:
+            writing.parquet.close()

@@ -7,12 +7,12 @@ import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from punn.cli.options import Header, Json, Quiet, check_names, split_list, whole_numbers
-from punn.cli.output import Screen, check_place, polite
+from punn.cli.output import Screen, check_place, polite, process_number
 
 if TYPE_CHECKING:
     from punn.classifier import PUNNClassifier
@@ -28,8 +28,8 @@ def train(
     source: Annotated[
         str,
         typer.Argument(
-            help="A CSV, TSV or Parquet file, or a built-in set: iris, wine, breast_cancer, digits, moons, circles, "
-            "xor, helix, rings.",
+            help="A CSV, TSV or Parquet file, a folder of Parquet files, or a built-in set: iris, wine, breast_cancer, "
+            "digits, moons, circles, xor, helix, rings.",
             metavar="TABLE",
         ),
     ],
@@ -79,6 +79,22 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Passes over the rows; goes by their number if not said.", metavar="N")
     ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Rows per step, in all processes together; goes by their number if not said.", metavar="N"
+        ),
+    ] = None,
+    accumulate: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Take the rows of a step in so many pieces, one after the other: less memory.", metavar="N"
+        ),
+    ] = 1,
+    precision: Annotated[
+        str, typer.Option(help="auto, single, double, or mixed: gates in half, the partition in single.")
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Decides all that is random.", metavar="N")] = 0,
     out: Annotated[
         Path | None,
@@ -88,6 +104,23 @@ def train(
         Path | None,
         typer.Option(help="Keep the state here; an interrupted run, started again, goes on from it.", metavar="FILE"),
     ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read Parquet anew for every epoch instead of holding it in memory; by its size if not said.",
+        ),
+    ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Gigabytes that rows may take; half of what is free if not said.", metavar="GB"),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Keep the state beside the model's file, and go on from it if there is one already."
+        ),
+    ] = False,
     progress: Annotated[
         bool | None, typer.Option("--progress/--no-progress", help="Show progress; in a terminal if not said.")
     ] = None,
@@ -105,12 +138,15 @@ def train(
         punn train penguins.csv --target species --cv 5 --drop year
         punn train iris --gates ellipsoid
         punn train wine --gates ball,mlp --order frequency -o wine.safetensors
+        torchrun --nproc-per-node 2 -m punn train big.parquet --target kind --resume
     """
     screen = Screen(json, quiet)
     with polite(quiet):
         from punn.activations import ACTIVATIONS
         from punn.building import GATES
 
+        if resume and checkpoint is not None:
+            raise typer.BadParameter("use --resume or --checkpoint, not both", param_hint="'--resume'")
         if cv is not None and test_share is not None:
             raise typer.BadParameter("use --cv or --test-share, not both", param_hint="'--cv'")
         settings: dict[str, Any] = {
@@ -120,44 +156,143 @@ def train(
             "parts": parts,
             "order": split_list(order) if "," in order else order,
             "epochs": "auto" if epochs is None else epochs,
+            "batch_size": "auto" if batch_size is None else batch_size,
+            "accumulate": accumulate,
+            "precision": check_names(precision, ["auto", "single", "double", "mixed"], "--precision"),
+            "device": device,
             "random_state": seed,
             "checkpoint": None if checkpoint is None else os.fspath(checkpoint),
             "verbose": not quiet and (sys.stderr.isatty() if progress is None else progress),
         }
-        _train(screen, source, target, out, drop or [], header, 0.2 if test_share is None else test_share, cv, settings)
+        share = 0.2 if test_share is None else test_share
+        options = _Options(source, target, drop or [], header, share, cv, out, resume)
+        if _streams(options, stream, memory):
+            _train_stream(screen, options, settings, memory)
+        else:
+            _train(screen, options, settings)
 
 
-def _train(
-    screen: Screen,
-    name: str,
-    target: str | None,
-    out: Path | None,
-    drop: list[str],
-    header: bool | None,
-    share: float,
-    cv: int | None,
-    settings: dict[str, Any],
-) -> None:
-    from punn.classifier import PUNNClassifier
-    from punn.persistence import save
+class _Options(NamedTuple):
+    """What the user said, as far as it is no setting of the model."""
+
+    source: str
+    target: str | None
+    drop: list[str]
+    header: bool | None
+    share: float
+    cv: int | None
+    out: Path | None
+    resume: bool
+
+    def place(self, name: str) -> Path:
+        """The model's file, in a place where one can be written."""
+        path = Path(f"{name}.punn.safetensors") if self.out is None else self.out
+        check_place(path)
+        return path
+
+    def model(self, settings: dict[str, Any], path: Path) -> PUNNClassifier:
+        """The model that is to learn; its state stands beside its file."""
+        from punn.classifier import PUNNClassifier
+
+        state = {"checkpoint": os.fspath(path.with_name(f"{path.name}.checkpoint"))} if self.resume else {}
+        return PUNNClassifier(**settings | state)
+
+
+def _train(screen: Screen, options: _Options, settings: dict[str, Any]) -> None:
     from punn.sources import learnable, read_source
 
-    source = read_source(name, header)
-    goal = _target(source, target)
-    path = Path(f"{source.name}.punn.safetensors") if out is None else out
-    check_place(path)
-    examples = learnable(source, goal, drop)
+    source = read_source(options.source, options.header)
+    goal = _target(source, options.target)
+    path = options.place(source.name)
+    examples = learnable(source, goal, options.drop)
     shape = source.frame.shape
     del source  # the table itself is not needed any more, and may be large
-    _tell_table(screen, name, shape, goal, examples)
-    model = PUNNClassifier(**settings)
-    results, rows = _measure(model, examples, share, cv, settings["random_state"])
+    _tell_table(screen, options.source, shape, goal, examples, Counter(examples.y.tolist()))
+    model = options.model(settings, path)
+    results, rows = _measure(model, examples, options.share, options.cv, settings["random_state"])
+    _conclude(screen, options, model, examples, goal, path, results, rows)
+
+
+def _streams(options: _Options, stream: bool | None, memory: float | None) -> bool:
+    """Whether the table is read anew for every epoch: because it is so wanted, or does not fit into memory."""
+    path = Path(options.source)
+    parquet = path.is_dir() or (path.is_file() and path.suffix.lower() == ".parquet")
+    if stream and not parquet:
+        raise ValueError(f"{path}: --stream reads a Parquet file, or a folder of them; write the table as one")
+    if stream is not None or not parquet:
+        return bool(stream)
+    from punn.memory import free_memory
+    from punn.table import Pieces
+
+    # As it was read, as numbers, as the rows that are learned from, and in single precision.
+    return 3.5 * Pieces(path).bytes > (free_memory() if memory is None else memory * 1e9)
+
+
+def _train_stream(screen: Screen, options: _Options, settings: dict[str, Any], memory: float | None) -> None:
+    """Learn from a table that is larger than memory."""
+    import pandas as pd
+    import torch
+
+    from punn.parallel import assemble
+    from punn.scoring import baselines, scores
+    from punn.sources import Examples
+    from punn.streaming import open_stream
+
+    if options.cv is not None:
+        raise ValueError("--cv needs all rows in memory; without it, a share of the rows is held out to measure")
+    if options.target is None:
+        raise typer.BadParameter("name the column to predict", param_hint="'--target'")
+    path = options.place(Path(options.source).name.split(".")[0])
+    model = options.model(settings, path)
+    device = settings["device"]
+    cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    stream = open_stream(
+        options.source,
+        options.target,
+        drop=options.drop,
+        test=options.share,
+        seed=settings["random_state"],
+        memory=None if memory is None else int(memory * 1e9),
+        team=assemble(torch.device("cuda" if cuda else "cpu")),
+    )
+    names = list(stream.columns.feature_names)
+    x, y, numbers = stream.sample
+    examples = Examples(pd.DataFrame(x, columns=names), y, numbers, stream.columns, stream.notes)
+    counts = Counter(dict(zip(stream.classes.tolist(), stream.counts.tolist(), strict=True)))
+    shape = (stream.pieces.rows, len(stream.pieces.columns))
+    _tell_table(screen, options.source, shape, options.target, examples, counts)
+    screen.note(f"  {stream.n:,} rows to learn from are read anew for every epoch.")
+    model.fit_stream(stream)
+    results = []
+    if len(stream.test.y):
+        held = pd.DataFrame(stream.test.x, columns=names)
+        screen.note(f"  The baselines learned from a sample of {len(y):,} rows.")
+        results = [baselines(examples.X, y, held, stream.test.y) | {"model": scores(model, held, stream.test.y)}]
+    rows = {"train": stream.n + len(stream.validation.y), "test": len(stream.test.y)}
+    _conclude(screen, options, model, examples, options.target, path, results, rows)
+
+
+def _conclude(
+    screen: Screen,
+    options: _Options,
+    model: PUNNClassifier,
+    examples: Examples,
+    target: str,
+    path: Path,
+    results: list[dict[str, Scores]],
+    rows: dict[str, int],
+) -> None:
+    """Save the model, and tell what it is."""
+    from punn.persistence import save
+
     model.set_params(checkpoint=None, verbose=False)  # of this run, not of the model
+    name = options.source
     summary = {"table": Path(name).name, "rows": rows, "folds": len(results), "scores": _means(results)}
-    save(model, path, table=examples.columns.to_dict(), summary=summary)
+    if process_number() == 0:
+        save(model, path, table=examples.columns.to_dict(), summary=summary)
     _tell_result(screen, model, results, rows)
     _tell_next(screen, model, examples, name, path)
-    screen.document({"model": path} | summary | _document(model, goal, results, examples))
+    screen.document({"model": path} | summary | _document(model, target, results, examples))
 
 
 def _target(source: Source, target: str | None) -> str:
@@ -190,7 +325,7 @@ def _measure(
         # Folds have neither a checkpoint, which is of one fit, nor a bar each.
         probe = clone(model).set_params(checkpoint=None, verbose=False)
         bar = Progress(*Progress.get_default_columns(), console=Console(stderr=True), transient=True)
-        bar.disable = not model.verbose
+        bar.disable = not model.verbose or process_number() > 0
         with bar:
             folds = list(bar.track(cross_scores(probe, X, y, cv, seed), cv, description="folds"))
         model.fit(X, y)
@@ -205,10 +340,12 @@ def _measure(
     return [found], {"train": len(kept), "test": len(held)}
 
 
-def _tell_table(screen: Screen, name: str, shape: tuple[int, int], target: str, examples: Examples) -> None:
+def _tell_table(
+    screen: Screen, name: str, shape: tuple[int, int], target: str, examples: Examples, of_class: Counter[Any]
+) -> None:
     from punn.ledger import show
 
-    counts = Counter(examples.y.tolist()).most_common()
+    counts = of_class.most_common()
     classes = ", ".join(f"{show(label, 20)} {count:,}" for label, count in counts[:6])
     more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
     screen.say(f"{name}: {shape[0]:,} rows, {shape[1]} columns, {examples.X.shape[1]} numbers to learn from")

@@ -17,6 +17,7 @@ __all__ = [
     "parse_numbers",
     "position_of",
     "positions",
+    "row_number",
     "to_booleans",
     "to_numbers",
     "to_text",
@@ -92,16 +93,21 @@ def to_numbers(name: str, series: "pd.Series[Any]") -> Floats:
         row = int(np.flatnonzero(bad)[0])
         raise TableError(
             f"column {name!r}: expected numbers, as in training, got {str(series.iloc[row])[:60]!r} "
-            f"in row {row} (counted from 0); mend it or leave the cell empty"
+            f"in row {row_number(series, row)} (counted from 0); mend it or leave the cell empty"
         )
     endless = np.isinf(numbers)
     if endless.any():
         row = int(np.flatnonzero(endless)[0])
         raise TableError(
-            f"column {name!r}: expected finite numbers, got {numbers[row]} in row {row} (counted from 0); "
-            "mend it or leave the cell empty"
+            f"column {name!r}: expected finite numbers, got {numbers[row]} in row {row_number(series, row)} "
+            "(counted from 0); mend it or leave the cell empty"
         )
     return numbers
+
+
+def row_number(series: "pd.Series[Any]", position: int) -> int:
+    """The number of a row in its table, of which the series may be a part with its index kept."""
+    return int(series.index[position]) if pd.api.types.is_integer_dtype(series.index.dtype) else position
 
 
 def to_booleans(name: str, series: "pd.Series[Any]") -> Floats:
@@ -120,7 +126,7 @@ def to_booleans(name: str, series: "pd.Series[Any]") -> Floats:
         row = int(np.flatnonzero(bad)[0])
         raise TableError(
             f"column {name!r}: expected true or false, as in training, got {str(series.iloc[row])[:60]!r} "
-            f"in row {row} (counted from 0); mend it or leave the cell empty"
+            f"in row {row_number(series, row)} (counted from 0); mend it or leave the cell empty"
         )
     return numbers
 

@@ -21,6 +21,7 @@ from punn.table.cells import (
     listed,
     position_of,
     positions,
+    row_number,
     to_booleans,
     to_numbers,
     to_text,
@@ -187,7 +188,7 @@ class Columns:
 def _write(column: Column, series: "pd.Series[Any]", out: Floats, ignore: bool) -> int:
     """Fill the features of one column, (n, its features); the number of missing values comes back."""
     if column.kind == "category":
-        missing = _write_categories(column, to_text(series), out, ignore)
+        missing = _write_categories(column, series, out, ignore)
     elif column.kind == "presence":
         missing = blank(series)
     else:
@@ -200,12 +201,13 @@ def _write(column: Column, series: "pd.Series[Any]", out: Floats, ignore: bool) 
     return int(missing.sum())
 
 
-def _write_categories(column: Column, text: "pd.Series[Any]", out: Floats, ignore: bool) -> NDArray[np.bool_]:
+def _write_categories(column: Column, series: "pd.Series[Any]", out: Floats, ignore: bool) -> NDArray[np.bool_]:
+    text = to_text(series)
     codes = pd.Index(column.categories, dtype=object).get_indexer(pd.Index(text))
     missing = text.isna().to_numpy()
     unseen = (codes < 0) & ~missing
     if unseen.any() and not ignore:
-        row = int(np.flatnonzero(unseen)[0])
+        row = row_number(series, int(np.flatnonzero(unseen)[0]))
         values = [str(value) for value in text[unseen].unique()]
         raise TableError(
             f"column {column.name!r}: expected one of {listed(column.categories)}, as in training, got "

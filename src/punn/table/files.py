@@ -11,7 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow.parquet as parquet
 
 from punn.table.cells import TableError
 
-__all__ = ["read_table"]
+__all__ = ["is_parquet", "parquet_frame", "read_table", "read_text_pieces", "refuse_duplicates"]
 
 # In the order of preference: a comma may stand in numbers and texts, the others hardly do.
 SEPARATORS = ("\t", ";", "|", ",")
@@ -86,6 +86,30 @@ def read_table(path: str | os.PathLike[str], header: bool | None = None) -> pd.D
     return frame
 
 
+def read_text_pieces(path: Path, header: bool | None = None) -> tuple[Iterator[pd.DataFrame], tuple[str, ...]]:
+    """A text file piece by piece, with the types that its first piece shows; and what was assumed."""
+    layout = _find_layout(path, _read_head(path), header)
+    return _text_pieces(path, layout), () if layout.header else (_no_header(layout),)
+
+
+def _text_pieces(path: Path, layout: _Layout) -> Iterator[pd.DataFrame]:
+    first = 0
+    try:
+        with _open(path) as file:
+            for batch in arrow_csv.open_csv(file, *_csv_options(layout, block_size=1 << 24)):
+                frame = _to_pandas(pa.Table.from_batches([batch]))
+                frame.index = pd.RangeIndex(first, first + len(frame))
+                first += len(frame)
+                if len(frame):
+                    yield frame if layout.separator == "," else _decimal_commas(frame)
+    except (pa.ArrowException, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        _diagnose(path, layout)
+        raise TableError(
+            f"{path}: expected the same kind of values in a column from the first row to the last, got others after "
+            f"row {first} ({error}); mend them, or write the table as Parquet"
+        ) from None
+
+
 def _no_header(layout: _Layout) -> str:
     names = f"{layout.names[0]!r} to {layout.names[-1]!r}" if len(layout.names) > 1 else repr(layout.names[0])
     return f"The first line looks like data, not like the names of columns; the columns are called {names}."
@@ -125,11 +149,22 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         table = parquet.ParquetFile(path).read()
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{path}: expected a Parquet file, got a damaged one ({error}); write it again") from None
-    _refuse_duplicates(path, table.column_names)
+    refuse_duplicates(path, table.column_names)
+    return parquet_frame(table)
+
+
+def parquet_frame(table: pa.Table) -> pd.DataFrame:
+    """The frame of a table from a Parquet file, with decimals as numbers."""
     for i, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.float64()))
     return _to_pandas(table)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file begins as Parquet files do."""
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) == PARQUET
 
 
 def _to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -138,7 +173,8 @@ def _to_pandas(table: pa.Table) -> pd.DataFrame:
     return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
 
 
-def _refuse_duplicates(path: Path, names: list[str]) -> None:
+def refuse_duplicates(path: Path, names: list[str]) -> None:
+    """Every column needs a name of its own."""
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise TableError(
@@ -160,7 +196,7 @@ def _find_layout(path: Path, head: bytes, header: bool | None) -> _Layout:
         raise TableError(f"{path}: expected a table, got a single cell of more than {HEAD_BYTES} bytes")
     has_header = _looks_like_header(rows) if header is None else header
     names = [cell.strip() if has_header else "" for cell in rows[0]]
-    _refuse_duplicates(path, [name for name in names if name])
+    refuse_duplicates(path, [name for name in names if name])
     blank_lines = len(text[: len(text) - len(text.lstrip("\r\n"))].splitlines())
     names = [name or f"column {i}" for i, name in enumerate(names, 1)]
     layout = _Layout(blank_lines, separator, has_header, names)
@@ -223,19 +259,26 @@ def _read_text(path: Path, layout: _Layout) -> pd.DataFrame:
 
 
 def _parse(path: Path, layout: _Layout) -> pa.Table:
-    parse = arrow_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, quoted_strings_can_be_null=True)
-    reading = {"column_names": layout.names, "skip_rows": layout.blank_lines, "skip_rows_after_names": layout.header}
     try:
         # Block by block, which takes little memory, with the types that the first block shows.
         with _open(path) as file:
-            read = arrow_csv.ReadOptions(block_size=1 << 22, **reading)
-            return arrow_csv.open_csv(file, read, parse, convert).read_all()
+            return arrow_csv.open_csv(file, *_csv_options(layout, block_size=1 << 22)).read_all()
     except pa.ArrowInvalid:
         # A later block has what the first had not, say a text among numbers: types from the whole file.
         with _open(path) as file:
-            read = arrow_csv.ReadOptions(block_size=1 << 26, **reading)
-            return arrow_csv.read_csv(file, read, parse, convert)
+            return arrow_csv.read_csv(file, *_csv_options(layout, block_size=1 << 26))
+
+
+def _csv_options(layout: _Layout, block_size: int) -> tuple[Any, Any, Any]:
+    read = arrow_csv.ReadOptions(
+        block_size=block_size,
+        column_names=layout.names,
+        skip_rows=layout.blank_lines,
+        skip_rows_after_names=layout.header,
+    )
+    parse = arrow_csv.ParseOptions(delimiter=layout.separator, newlines_in_values=True)
+    convert = arrow_csv.ConvertOptions(null_values=MISSING, strings_can_be_null=True, quoted_strings_can_be_null=True)
+    return read, parse, convert
 
 
 def _diagnose(path: Path, layout: _Layout) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from punn.table.cells import TableError, listed, position_of
 
-__all__ = ["Target", "encode_target"]
+__all__ = ["Target", "check_classes", "encode_target", "labels_of"]
 
 MAX_CLASSES = 1000
 
@@ -62,9 +62,9 @@ def encode_target(frame: pd.DataFrame, target: str) -> Target:
     if missing.any():
         notes.append(f"{target!r} is missing in {missing.sum()} of {len(frame)} rows; they were dropped.")
         frame, series = frame[~missing], series[~missing]
-    labels = _labels(target, series)
+    labels = labels_of(target, series)
     counts = pd.Series(labels).value_counts()
-    _check_classes(target, labels, counts)
+    check_classes(target, counts, len(labels))
     single = [str(name) for name in counts.index[counts == 1]]
     if single:
         notes.append(
@@ -74,7 +74,7 @@ def encode_target(frame: pd.DataFrame, target: str) -> Target:
     return Target(labels, frame, tuple(notes))
 
 
-def _labels(target: str, series: "pd.Series[Any]") -> NDArray[Any]:
+def labels_of(target: str, series: "pd.Series[Any]") -> NDArray[Any]:
     """The values as integers, booleans or texts, whichever they are."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(series.cat.categories.dtype)
@@ -101,16 +101,17 @@ def _whole_numbers(target: str, numbers: NDArray[np.float64], series: "pd.Series
     return series.to_numpy(dtype=np.int64)
 
 
-def _check_classes(target: str, labels: NDArray[Any], counts: "pd.Series[int]") -> None:
+def check_classes(target: str, counts: "pd.Series[int]", rows: int) -> None:
+    """Refuse values that are no classes, by how many rows have each of them."""
     if len(counts) == 1:
         raise TableError(
-            f"target {target!r}: expected at least two classes, got {counts.index[0]!r} in all {len(labels)} rows; "
+            f"target {target!r}: expected at least two classes, got {counts.index[0]!r} in all {rows} rows; "
             "name another column, or add rows of another class"
         )
-    if len(counts) > MAX_CLASSES or 2 < len(counts) > len(labels) / 2:
-        numbers = "; if it is a quantity, cut it into ranges first" if labels.dtype.kind == "i" else ""
+    if len(counts) > MAX_CLASSES or 2 < len(counts) > rows / 2:
+        numbers = "; if it is a quantity, cut it into ranges first" if counts.index.dtype.kind == "i" else ""
         raise TableError(
             f"target {target!r}: expected at most {MAX_CLASSES} classes and at least two rows per class on average, "
-            f"got {len(counts)} distinct values in {len(labels)} rows; it looks like an identifier or a "
+            f"got {len(counts)} distinct values in {rows} rows; it looks like an identifier or a "
             f"measurement, name another column{numbers}"
         )
