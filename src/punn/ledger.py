@@ -93,13 +93,17 @@ class Ledger:
         frame: pd.DataFrame = import_pandas().DataFrame(columns)
         return frame
 
-    def __str__(self) -> str:
+    def shortened(self) -> tuple[list[LedgerRow], list[LedgerRow]]:
+        """The rows that matter, all of a short ledger, and those that are hidden when it is shown."""
         shown = largest([abs(row.nats) for row in self.rows], [row.action != "rejects" for row in self.rows])
-        hidden = [row.nats for i, row in enumerate(self.rows) if i not in shown]
+        return [self.rows[i] for i in shown], [row for i, row in enumerate(self.rows) if i not in shown]
+
+    def __str__(self) -> str:
+        shown, hidden = self.shortened()
         cells = [["gate", "does", "factor", "nats"]]
-        cells += [_ledger_cells(self.rows[i].name, self.rows[i].action, self.rows[i].nats) for i in shown]
+        cells += [_ledger_cells(row.name, row.action, row.nats) for row in shown]
         if hidden:
-            cells.append(_ledger_cells(f"{len(hidden):,} hidden", "reject", math.fsum(hidden)))
+            cells.append(_ledger_cells(f"{len(hidden):,} hidden", "reject", math.fsum(row.nats for row in hidden)))
         cells.append(_ledger_cells(f"p({show(self.cls)})", "", self.total))
         return "\n".join([*columns(cells, "llrr"), *self._part_lines()])
 

@@ -26,7 +26,7 @@ from punn.trace_input import check_y, class_index, positions_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Coverage", "Region", "Regions", "build_regions", "class_codes", "coverage_of"]
+__all__ = ["Coverage", "Region", "Regions", "build_regions", "class_codes", "coverage_of", "edge_sentence"]
 
 DEAD = 0.01  # a function that never takes more of a row than this is dead
 FEATURES = 8  # features of a shape that a card shows
@@ -216,14 +216,14 @@ class Regions(Sequence[Region]):
     def _card(self, parts: tuple[Region, ...]) -> list[str]:
         label = show(parts[0].cls)
         if len(parts) == 1:
-            return [f" {label}: {self._what(parts[0])}", *self._shape(parts[0])]
+            return [f" {label}: {self.sentence(parts[0])}", *self._shape(parts[0])]
         lines = [f" {label}: {len(parts)} parts"]
         few = len(parts) <= PARTS
         # Of many parts, those that cover rows are worth a line.
         top = parts if few else sorted(parts, key=lambda part: -(part.rows or 0))[:LINES]
         shown = [part for part in parts if few or (part in top and (part.rows or self.coverage is None))]
         for part in shown:
-            lines.append(f"   {show(part.name)}: {self._what(part)}")
+            lines.append(f"   {show(part.name)}: {self.sentence(part)}")
             lines += [f"  {line}" for line in self._shape(part)] if few else []
         hidden = [part for part in parts if part not in shown]
         if hidden and self.coverage is None:
@@ -236,7 +236,7 @@ class Regions(Sequence[Region]):
             )
         return lines
 
-    def _what(self, region: Region) -> str:
+    def sentence(self, region: Region) -> str:
         """The sort of a function and what it covers, in half a line."""
         if region.kind == "rest":
             text = "the rest, what no gate takes"
@@ -251,22 +251,31 @@ class Regions(Sequence[Region]):
         right = percent(region.accuracy or 0.0)
         return f"{text}; covers {_count(region.rows, 'row')} ({percent(region.share or 0.0)}), {right} right"
 
-    def _shape(self, region: Region) -> list[str]:
+    def shape_cells(self, region: Region) -> list[list[str]]:
+        """Center and extent of a shape as a table with a heading; none for networks and the rest.
+
+        The features in which the region is narrow, as features go, say most about it: of many they are shown.
+        """
         outline = region.outline
         if outline is None:
             return []
         head = ["feature", "center", "from", "to"] + ([] if outline.inner is None else ["hole from", "to"])
-        # The features in which the region is narrow, as features go, say most about it.
         width = (outline.outer[:, 1] - outline.outer[:, 0]) / self.scale
-        shown = sorted(np.argsort(width.round(9), kind="stable")[:FEATURES].tolist())
         cells = [head]
-        for f in shown:
+        for f in sorted(np.argsort(width.round(9), kind="stable")[:FEATURES].tolist()):
             numbers = [outline.center[f], *outline.outer[f], *([] if outline.inner is None else outline.inner[f])]
             cells.append([show(self.features[f], 32), *_numbers(numbers, self.scale[f])])
-        lines = [f"  {line}" for line in columns(cells, "l" + "r" * (len(head) - 1))]
-        if len(shown) < len(self.features):
-            lines.append(f"   ... {len(self.features) - len(shown):,} more features, in which it is wider or as wide")
-        return [*lines, *self._axes(outline), f"   {_edge(outline)}"]
+        return cells
+
+    def _shape(self, region: Region) -> list[str]:
+        outline, cells = region.outline, self.shape_cells(region)
+        if outline is None:
+            return []
+        lines = [f"  {line}" for line in columns(cells, "l" + "r" * (len(cells[0]) - 1))]
+        if len(cells) <= len(self.features):
+            more = len(self.features) - len(cells) + 1
+            lines.append(f"   ... {more:,} more features, in which it is wider or as wide")
+        return [*lines, *self._axes(outline), f"   {edge_sentence(outline)}"]
 
     def _axes(self, outline: Outline) -> list[str]:
         if outline.axes is None or outline.semi_axes is None:
@@ -321,7 +330,8 @@ def _counts(coverage: Coverage, i: int, c: int) -> dict[str, Any]:
     }
 
 
-def _edge(outline: Outline) -> str:
+def edge_sentence(outline: Outline) -> str:
+    """How soft the boundary of a shape is."""
     if not np.isfinite(outline.edge):
         return "it accepts a half there; outside it never closes"
     return f"it accepts a half on this boundary, 10% at {outline.edge:.3g} times the distance from the center"

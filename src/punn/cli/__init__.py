@@ -18,6 +18,7 @@ from punn.cli.data import data
 from punn.cli.explain import explain
 from punn.cli.info import export, info
 from punn.cli.predict import predict
+from punn.cli.report import report
 from punn.cli.reproduce import reproduce
 from punn.cli.train import train
 
@@ -58,7 +59,7 @@ def _punn(
     """
 
 
-for command in (train, info, predict, explain, export, data, reproduce):
+for command in (train, info, predict, explain, report, export, data, reproduce):
     app.command()(command)
 
 

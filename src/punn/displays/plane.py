@@ -20,6 +20,7 @@ from punn.trace import GateTrace
 __all__ = ["Plane", "plane_of", "values_on"]
 
 CELLS = 2e7  # values that are kept: points of the plane times partition functions
+BLOCK = 1_000_000  # values that are computed at once
 FINEST = 200
 
 
@@ -80,18 +81,23 @@ def plane_of(
 
 
 def values_on(estimator: Any, plane: Plane) -> tuple[GateTrace, np.ndarray, np.ndarray, dict[int, np.ndarray]]:
-    """A trace of the last line, and on the whole plane: class probabilities, functions, gates of shapes."""
+    """A trace of the last lines, and on the whole plane: class probabilities, functions, gates of shapes."""
     shapes = [i for i in range(estimator.network_.functions - 1) if _is_shape(estimator, i)]
     probabilities, partition, gates = [], [], []
-    for value in plane.second:
-        rows = np.repeat(plane.kept[None], len(plane.first), axis=0)
-        rows[:, plane.index[0]], rows[:, plane.index[1]] = plane.first, value
+    lines = max(1, BLOCK // (len(plane.first) * estimator.network_.functions))
+    for start in range(0, len(plane.second), lines):
+        second = plane.second[start : start + lines]
+        rows = np.repeat(plane.kept[None], len(plane.first) * len(second), axis=0)
+        rows[:, plane.index[0]] = np.tile(plane.first, len(second))
+        rows[:, plane.index[1]] = np.repeat(second, len(plane.first))
         trace: GateTrace = estimator.trace(as_table(estimator, rows))
-        probabilities.append(trace.probabilities)
-        partition.append(trace.partition.astype(np.float32))
-        gates.append(trace.gates[:, shapes].astype(np.float32))
-    stacked = np.stack(gates)
-    return trace, np.stack(probabilities), np.stack(partition), {s: stacked[..., n] for n, s in enumerate(shapes)}
+        shape = (len(second), len(plane.first), -1)
+        probabilities.append(trace.probabilities.reshape(shape))
+        partition.append(trace.partition.astype(np.float32).reshape(shape))
+        gates.append(trace.gates[:, shapes].astype(np.float32).reshape((*shape[:2], len(shapes))))
+    stacked = np.concatenate(gates)
+    values = (np.concatenate(probabilities), np.concatenate(partition))
+    return trace, *values, {s: stacked[..., n] for n, s in enumerate(shapes)}
 
 
 def _is_shape(estimator: Any, position: int) -> bool:
