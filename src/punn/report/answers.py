@@ -78,8 +78,8 @@ def true_codes(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
     labels = pd.Series(np.asarray(y, dtype=object).reshape(-1))
     if len(labels) != n:
         raise ValueError(f"expected one label for each of {n:,} rows, got {len(labels):,}")
-    known = pd.Index([str(label) for label in classes.tolist()], dtype=object)
-    return np.asarray(known.get_indexer(pd.Index(to_text(labels), dtype=object)), dtype=np.intp)
+    known = {str(label).strip(): c for c, label in enumerate(classes.tolist())}
+    return np.asarray(to_text(labels).map(known).fillna(-1), dtype=np.intp)
 
 
 def answers_of(model: Any, X: Array, true: NDArray[np.intp]) -> Answers:
