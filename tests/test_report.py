@@ -23,7 +23,7 @@ from punn.report.choice import choose
 from punn.report.contents import contents
 from punn.report.explanations import explained
 from punn.report.images import layout_of_names, layout_of_shape, packed
-from punn.report.maps import BYTES, POINTS, maps
+from punn.report.maps import BYTES, maps
 from punn.report.measures import confused, measures
 from punn.sources import Source, learnable, read_source
 
@@ -168,10 +168,11 @@ def test_maps_hold_the_functions_of_the_model(iris):
     found = maps(model, X.to_numpy(), moved)
     assert found["features"] == [2, 3, 0, 1]
     assert len(found["pairs"]) == 6
-    raw = np.frombuffer(base64.b64decode(found["pairs"]["0,1"]["winner"]), np.uint8).reshape(POINTS, POINTS)
+    n = found["points"]
+    raw = np.frombuffer(base64.b64decode(found["pairs"]["0,1"]["winner"]), np.uint8).reshape(n, n)
     (left, right), (low, high) = found["limits"][:2]
     at = np.median(X.to_numpy(), axis=0)
-    at[2], at[3] = left + (right - left) * 30 / (POINTS - 1), low + (high - low) * 10 / (POINTS - 1)
+    at[2], at[3] = left + (right - left) * 30 / (n - 1), low + (high - low) * 10 / (n - 1)
     assert model.classes_[raw[10, 30]] == model.predict(pd.DataFrame([at], columns=X.columns))[0]
 
 

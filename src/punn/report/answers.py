@@ -59,7 +59,7 @@ class Answers:
     @property
     def wrong(self) -> NDArray[np.bool_]:
         """Which rows are known to be predicted wrongly."""
-        return self.known & (self.true != self.winner)
+        return np.asarray(self.known & (self.true != self.winner))
 
 
 def true_codes(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
@@ -101,13 +101,8 @@ def answers_of(model: Any, X: Array, true: NDArray[np.intp]) -> Answers:
         blame += _lost(trace, codes)
     order = list(dict.fromkeys(model.network_.class_of.tolist()))
     counts = np.bincount(true[true >= 0], minlength=len(model.classes_))[order]
-    return Answers(
-        true,
-        *(np.concatenate(column) for column in zip(*pieces, strict=True)),
-        reached=reached / len(X),
-        mass=mass / len(X),
-        blame=blame / np.maximum(counts, 1)[:, None],
-    )
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return Answers(true, *columns, reached / len(X), mass / len(X), blame / np.maximum(counts, 1)[:, None])
 
 
 def _of_rows(trace: GateTrace, codes: NDArray[np.intp]) -> Sequence[np.ndarray]:

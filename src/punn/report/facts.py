@@ -72,9 +72,13 @@ def kept_scores(model: Any) -> dict[str, Any] | None:
     try:
         rows, folds = int(summary["rows"]["test"]), int(summary["folds"])  # type: ignore[index]
         lines = [
-            ["punn" if name == "model" else show(name, 40), *(float(scores[score]) for score in SCORES)]
+            ["punn" if name == "model" else show(name, 40), *_texts(*(float(scores[score]) for score in SCORES))]
             for name, scores in summary["scores"].items()  # type: ignore[index]
         ]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
     return {"rows": rows, "folds": folds, "lines": lines} if lines else None
+
+
+def _texts(accuracy: float, loss: float, error: float) -> list[str]:
+    return [f"{accuracy:.1%}", f"{loss:.3f}", f"{error:.3f}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from punn.ledger import Array
 
 __all__ = ["influence", "maps"]
 
-POINTS = 40  # along a side of a map
+FINEST, COARSEST = 48, 20  # points along a side of a map
+WANTED = 16  # features between which maps are wanted
 BYTES = 1_100_000  # of all maps together
 ROWS = 128  # rows by which influence is measured
 VISIBLE = 0.02  # a function that is smaller everywhere on a map is left out
@@ -64,12 +64,13 @@ def maps(model: Any, X: Array, moved: Array) -> dict[str, Any] | None:
         return None
     table, names = as_table(model, X), feature_names(model)
     falling = np.argsort(-moved, kind="stable").tolist()
-    chosen, limits, pairs, used = [falling[0]], {}, {}, 0
-    for place in count(1):
-        if place == len(falling) or (place > 1 and used + used / (place - 1) * 2 > BYTES):
+    points, used = _points(model, table, falling), 0
+    chosen, limits, pairs = [falling[0]], dict[int, list[float]](), dict[str, Any]()
+    for place in range(1, len(falling)):
+        if used * (place + 1) > BYTES * max(place - 1, 1):  # with one more feature, if its maps are as large
             break
         for other, feature in enumerate(chosen):
-            plane = plane_of(model, table, None, (feature, falling[place]), None, POINTS)
+            plane = plane_of(model, table, None, (feature, falling[place]), None, points)
             pairs[f"{other},{place}"], size = _map(model, plane)
             used += size
             limits |= {other: plane.first[[0, -1]].tolist(), place: plane.second[[0, -1]].tolist()}
@@ -79,21 +80,29 @@ def maps(model: Any, X: Array, moved: Array) -> dict[str, Any] | None:
         "names": [names[f] for f in chosen],
         "limits": [limits[i] for i in range(len(chosen))],
         "kept": np.median(X[:, chosen], axis=0).tolist(),
-        "points": POINTS,
+        "points": points,
         "pairs": pairs,
         "all": len(chosen) == X.shape[1],
     }
 
 
+def _points(model: Any, table: Any, falling: list[int]) -> int:
+    """Points along a side, so that maps between the wanted features fit; the first map tells how large they are."""
+    first, _ = _map(model, plane_of(model, table, None, (falling[0], falling[1]), None, COARSEST))
+    layers = 2 + len(first["functions"]) + len(first["gates"])
+    features = min(len(falling), WANTED)
+    return int(np.clip((BYTES / (layers * features * (features - 1) / 2)) ** 0.5, COARSEST, FINEST))
+
+
 def _map(model: Any, plane: Any) -> tuple[dict[str, Any], int]:
-    """Winner, its lead, the functions that are visible and the gates of shapes, line by line from below."""
+    """Winner, the root of its lead, the functions that are visible and the gates of shapes, line by line from below."""
     _, p, h, gates = values_on(model, plane)
     two = np.sort(p, axis=-1)[..., -2:]
     winner = p.argmax(-1)
     seen = [i for i in range(h.shape[-1]) if h[..., i].max() >= VISIBLE]
     grids = {
         "winner": winner.astype(np.uint8 if p.shape[-1] <= 256 else np.dtype("<u2")),
-        "lead": _bytes(two[..., 1] - two[..., 0]),
+        "lead": _bytes(np.sqrt(two[..., 1] - two[..., 0])),  # a root is fine near zero, where the boundary is
     }
     functions = {i: _bytes(h[..., i]) for i in seen}
     # The outline of a shape is of use where its function is to be seen.

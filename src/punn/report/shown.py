@@ -20,7 +20,7 @@ __all__ = ["Table", "shown_rows"]
 
 BYTES = 1_500_000  # of all rows together
 COLUMNS = 200  # columns of a row that are shown
-LISTED = 4  # of them in the list of rows
+LISTED = 3  # of them in the list of rows
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Table:
             return []
         known = (self.parts >= 0) & (self.parts < COLUMNS)
         total = np.bincount(self.parts[known], moved[known], len(self.names))
-        return sorted(np.argsort(-total, kind="stable")[:LISTED].tolist())
+        return [int(place) for place in np.argsort(-total, kind="stable")[:LISTED]]
 
 
 def shown_rows(
@@ -92,7 +92,8 @@ def shown_rows(
     wanted = np.array(choice.rows)
     trace = model.trace(as_table(model, table.numbers[wanted]))
     images = None if layout is None else packed(layout, table.pixels(layout, wanted))
-    entries, used = [], 0
+    entries: list[dict[str, Any]] = []
+    used = 0
     for place, row in enumerate(wanted.tolist()):
         entry = {
             "row": row,

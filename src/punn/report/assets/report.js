@@ -18,7 +18,10 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-const number = (value, digits = 3) => (value === null ? "−∞" : value.toFixed(digits).replace("-", "−"));
+function number(value) { // null stands for minus infinity
+  return value === null ? "−∞" : value.toFixed(3).replace(/^-0\.000$/, "0.000").replace("-", "−");
+}
+
 const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const shortened = (text, longest) => (text.length <= longest ? text : `${text.slice(0, longest - 1)}…`);
 // Plotly reads tags and entities in texts: a class called <b> must stay one.
@@ -43,7 +46,9 @@ const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
 function setTheme(dark) {
   root.dataset.theme = dark ? "dark" : "light";
   $("theme").textContent = dark ? "Light" : "Dark";
-  for (const swatch of document.querySelectorAll(".swatch")) swatch.style.background = classColor(+swatch.dataset.class);
+  for (const swatch of document.querySelectorAll(".swatch")) {
+    swatch.style.background = classColor(+swatch.dataset.class);
+  }
 }
 
 setTheme(wantsDark.matches);
@@ -97,23 +102,25 @@ figures.calibration = () => {
   ], { xaxis: { ...axis, title: { text: "confidence" } }, yaxis: { ...axis, title: { text: "share that is right" } } });
 };
 
-function matrix(id, values, texts, hover, across, color, title) {
+function matrix(id, values, texts, hover, across, scale, title) {
   const down = data.matrices.order.map(className);
   const few = down.length <= (narrow() ? 6 : 12);
   const longest = narrow() ? 9 : 18;
-  const ticks = (names) => {
-    const step = Math.ceil(names.length / (narrow() ? 14 : 30));
+  const ticks = (names, most) => {
+    const step = Math.ceil(names.length / most);
     const places = names.map((_, i) => i).filter((i) => i % step === 0);
-    return { tickvals: places, ticktext: places.map((i) => plotText(shortened(names[i], longest))), showgrid: false, zeroline: false };
+    const texts = places.map((i) => plotText(shortened(names[i], longest)));
+    return { tickvals: places, ticktext: texts, showgrid: false, zeroline: false };
   };
   const top = Math.max(...values.flat(), 1e-3);
   plot(id, [{
     type: "heatmap", z: values, text: few ? texts : undefined, texttemplate: few ? "%{text}" : undefined,
     hovertext: hover, hoverinfo: "text", zmin: 0, zmax: top, xgap: few ? 2 : 0, ygap: few ? 2 : 0,
-    colorscale: [[0, css("raised")], [1, color]], showscale: !narrow(),
+    colorscale: scale, showscale: !narrow(),
     colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", nticks: 4 },
-  }], { xaxis: { ...ticks(across), title: { text: title }, tickangle: across.length > 6 || narrow() ? -45 : 0 },
-        yaxis: { ...ticks(down), title: { text: "true class" }, autorange: "reversed" } });
+  }], { xaxis: { ...ticks(across, narrow() ? 8 : 15), title: { text: title },
+                 tickangle: down.length > 5 || narrow() ? -45 : 0 },
+        yaxis: { ...ticks(down, narrow() ? 14 : 30), title: { text: "true class" }, autorange: "reversed" } });
 }
 
 figures.confusion = () => {
@@ -123,7 +130,9 @@ figures.confusion = () => {
     `${count.toLocaleString("en")} of ${totals[i].toLocaleString("en")} rows of ${plotText(className(order[i]))}<br>` +
     `given to ${plotText(className(order[j]))} (${percent(shares[i][j])})`));
   const texts = confusion.map((line) => line.map((count) => (count ? count.toLocaleString("en") : "")));
-  matrix("confusion", shares, texts, hover, order.map(className), css("accent"), "predicted class");
+  // The scale starts with a jump, so that a single mistake among a hundred rows is seen.
+  const scale = [[0, css("raised")], [0.004, css("soft")], [1, css("accent")]];
+  matrix("confusion", shares, texts, hover, order.map(className), scale, "predicted class");
 };
 
 figures.blame = () => {
@@ -133,7 +142,7 @@ figures.blame = () => {
     `of the mass of ${plotText(className(order[i]))}<br>${percent(share)} ` +
     (j ? `was taken by ${plotText(causes[j])} before it` : "was refused by its own gate")));
   const texts = blame.map((line) => line.map((share) => (share >= 0.0005 ? percent(share) : "")));
-  matrix("blame", blame, texts, hover, causes, root.dataset.theme === "dark" ? "#f28e4b" : "#d55e00", "cause");
+  matrix("blame", blame, texts, hover, causes, [[0, css("raised")], [1, css("blame")]], "cause");
 };
 
 figures.travel = () => {
@@ -142,16 +151,20 @@ figures.travel = () => {
   const shown = places.filter((i) => (i - 1) % step === 0);
   const hover = data.functions.map((name, i) => `${i + 1}. ${plotText(name)}<br>takes ${percent(data.mass[i])}` +
     ` of the mass<br>${percent(data.reached[i])} is left before it`);
+  const labels = shown.map((i) => plotText(shortened(data.functions[i - 1], narrow() ? 9 : 16)));
+  const long = places.length > 12; // then every function takes little, and its bar needs a scale of its own
+  const share = { tickformat: ".0%", rangemode: "tozero", nticks: 5 };
   plot("travel", [
-    { type: "bar", x: places, y: data.mass, hovertext: hover, hoverinfo: "text", name: "taken",
-      marker: { color: data.class_of.map(classColor), line: { color: css("line"), width: places.length > 60 ? 0 : 1 } } },
-    { x: places, y: data.reached, mode: places.length > 60 ? "lines" : "lines+markers", hovertext: hover, hoverinfo: "text",
-      line: { color: css("ink"), width: 2, shape: "hvh" }, marker: { size: 6 }, name: "left before it" },
+    { type: "bar", x: places, y: data.mass, yaxis: long ? "y2" : "y", hovertext: hover, hoverinfo: "text",
+      marker: { color: data.class_of.map(classColor), line: { color: css("line"), width: long ? 0 : 1 } } },
+    { x: places, y: data.reached, mode: long ? "lines" : "lines+markers", hovertext: hover, hoverinfo: "text",
+      line: { color: css("ink"), width: 2, shape: "hvh" }, marker: { size: 6 } },
   ], { bargap: 0.25, hovermode: "closest",
-       xaxis: { tickvals: shown, ticktext: shown.map((i) => plotText(shortened(data.functions[i - 1], narrow() ? 9 : 16))),
-                tickangle: places.length > 8 || narrow() ? -45 : 0, showgrid: false,
-                title: { text: "functions in the chain's order" } },
-       yaxis: { tickformat: ".0%", range: [0, 1.05], title: { text: "share of the mass" } } });
+       xaxis: { tickvals: shown, ticktext: labels, tickangle: places.length > 8 || narrow() ? -45 : 0, showgrid: false,
+                title: { text: "functions in the chain's order" }, anchor: long ? "y2" : "y" },
+       yaxis: { ...share, range: [0, 1.05], title: { text: long ? "left" : "share of the mass" },
+                domain: [long ? 0.45 : 0, 1] },
+       ...(long ? { yaxis2: { ...share, title: { text: "taken" }, domain: [0, 0.36] } } : {}) });
 };
 
 // ---------------------------------------------------------------- images
@@ -174,6 +187,7 @@ for (const canvas of document.querySelectorAll("canvas[data-pixels]")) paint(can
 
 // ---------------------------------------------------------------- the list of rows
 
+const PICTURES = 90; // images that are shown at once
 let chosen = null; // the entry that is shown
 let sorted = { key: "row", down: false };
 const labelled = data.rows.some((entry) => entry.true >= 0);
@@ -184,19 +198,24 @@ const heads = [
   { key: "predicted", title: "predicted", value: (entry) => className(entry.winner) },
   { key: "p", title: "p", number: true, value: (entry) => entry.p, show: (entry) => number(entry.p) },
   ...(labelled ? [{ key: "true", title: "label", value: (entry) => className(entry.true) }] : []),
-  ...data.listed.map((i) => ({
-    key: `v${i}`, title: data.columns[i], value: (entry) => (entry.values[i] !== "" && !isNaN(entry.values[i]) ? +entry.values[i] : entry.values[i]),
-    show: (entry) => entry.values[i], number: data.rows.every((entry) => !isNaN(entry.values[i])),
-  })),
+  ...data.listed.map(listedColumn),
 ];
 
+function listedColumn(i) {
+  const isNumber = data.rows.every((entry) => !isNaN(entry.values[i])); // a missing value counts as one
+  const value = (entry) => (!isNumber ? entry.values[i] : entry.values[i] === "" ? -Infinity : +entry.values[i]);
+  return { key: `v${i}`, title: data.columns[i], number: isNumber, value, show: (entry) => entry.values[i] };
+}
+
 for (const entry of data.rows) {
-  entry.search = [`row ${entry.row}`, className(entry.winner), className(entry.true), isWrong(entry) ? "wrong" : "",
-                  ...(entry.values || [])].join("\n").toLowerCase();
+  const texts = [`row ${entry.row}`, className(entry.winner), className(entry.true), isWrong(entry) ? "wrong" : ""];
+  entry.search = [...texts, ...(entry.values || [])].join("\n").toLowerCase();
   entry.line = element("tr", { tabindex: "-1", "aria-selected": "false", "data-row": entry.row },
-    ...heads.map((head) => element("td", { class: [head.number ? "n" : "", head.key === "true" && isWrong(entry) ? "wrong" : ""].join(" ").trim() || null,
-      title: head.number ? null : String(head.value(entry)) },
-      String(head.show ? head.show(entry) : head.value(entry)))));
+    ...heads.map((head) => {
+      const text = String(head.show ? head.show(entry) : head.value(entry));
+      const kind = head.number ? "n" : head.key === "true" && isWrong(entry) ? "wrong" : null;
+      return element("td", { class: kind, title: head.number ? null : text }, text);
+    }));
 }
 
 function makeHeads() {
@@ -206,7 +225,8 @@ function makeHeads() {
       sorted = { key: head.key, down: sorted.key === head.key && !sorted.down };
       fillList();
     });
-    return element("th", { scope: "col", class: head.number ? "n" : null, title: head.title, "data-key": head.key }, button);
+    const attributes = { scope: "col", class: head.number ? "n" : null, title: head.title, "data-key": head.key };
+    return element("th", attributes, button);
   })));
 }
 
@@ -223,6 +243,7 @@ function fillList() {
   };
   const found = data.rows.filter((entry) => words.every((word) => entry.search.includes(word))).sort(order);
   $("list").tBodies[0].replaceChildren(...found.map((entry) => entry.line));
+  if ($("gallery")) fillGallery(found);
   $("count").textContent = found.length === 1 ? "1 row" : `${found.length.toLocaleString("en")} rows`;
   for (const th of $("list").tHead.rows[0].cells) {
     if (th.dataset.key === sorted.key) th.setAttribute("aria-sort", sorted.down ? "descending" : "ascending");
@@ -233,6 +254,8 @@ function fillList() {
   const reachable = found.includes(chosen) ? chosen : found[0];
   if (reachable) reachable.line.tabIndex = 0;
 }
+
+const STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -Infinity, End: Infinity, Enter: 0, " ": 0 };
 
 function move(entry, step) {
   const rows = visibleRows();
@@ -248,10 +271,9 @@ $("list").tBodies[0].addEventListener("click", (event) => {
 });
 $("list").tBodies[0].addEventListener("keydown", (event) => {
   const entry = data.rows.find((one) => one.line === event.target.closest("tr"));
-  const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8, Home: -Infinity, End: Infinity, Enter: 0, " ": 0 };
-  if (!entry || !(event.key in steps)) return;
+  if (!entry || !(event.key in STEPS)) return;
   event.preventDefault();
-  const next = move(entry, steps[event.key]);
+  const next = move(entry, STEPS[event.key]);
   if (next) next.line.focus();
 });
 $("search").addEventListener("input", fillList);
@@ -278,8 +300,9 @@ function choose(entry) {
   }
   showRow(entry);
   markPoint();
-  for (const button of document.querySelectorAll("#gallery button"))
-    button.setAttribute("aria-pressed", String(+button.dataset.row === entry.row));
+  for (const { picture } of data.rows.filter((one) => one.picture)) {
+    picture.setAttribute("aria-pressed", String(+picture.dataset.row === entry.row));
+  }
 }
 
 for (const button of document.querySelectorAll(".pick"))
@@ -296,62 +319,82 @@ for (const button of document.querySelectorAll(".pick"))
 
 function showRow(entry) {
   $("row-title").textContent = `Row ${entry.row.toLocaleString("en")}`;
-  const verdict = entry.true < 0 ? null : isWrong(entry)
+  const verdict = isWrong(entry)
     ? element("span", { class: "wrong" }, `; wrong, its label is ${className(entry.true)}`)
-    : element("span", { class: "right-answer" }, "; right");
-  $("row-answer").replaceChildren("Predicted ", element("b", {}, className(entry.winner)), ` with ${percent(entry.p)}`, ...(verdict ? [verdict] : []), ".");
+    : element("span", { class: "right-answer" }, entry.true < 0 ? "" : "; right");
+  $("row-answer").replaceChildren(
+    "Predicted ", element("b", {}, className(entry.winner)), ` with ${percent(entry.p)}`, verdict, ".");
   if (entry.image) paint($("row-image"), entry.image);
   showTrace(entry);
-  const picked = $("row-class").dataset.row === String(entry.row) ? $("row-class").selectedIndex : Math.min(1, entry.classes.length - 1);
-  $("row-class").dataset.row = entry.row;
-  $("row-class").replaceChildren(...entry.classes.map((one, i) => element("option", { value: i },
-    `${one.class === entry.winner ? "why" : "why not"} ${shortened(className(one.class), 40)} (${number(one.p)})`)));
-  $("row-class").selectedIndex = picked;
+  fillClasses(entry);
   showClass(entry);
   const values = entry.values || [];
   $("values-box").hidden = !values.length;
-  $("values").replaceChildren(...values.flatMap((value, i) => [element("dt", {}, data.columns[i]), element("dd", {}, value || "missing")]));
-  if (data.hidden_columns) $("values").append(element("dt", {}, `… ${data.hidden_columns.toLocaleString("en")} more columns`), element("dd", {}));
+  $("values").replaceChildren(...values.flatMap((value, i) =>
+    [element("dt", {}, data.columns[i]), element("dd", {}, value || "missing")]));
+  if (data.hidden_columns) {
+    const more = `… ${data.hidden_columns.toLocaleString("en")} more columns`;
+    $("values").append(element("dt", {}, more), element("dd"));
+  }
+}
+
+function fillClasses(entry) {
+  // The runner-up is asked for first; a class that was chosen stays when the same row is shown again.
+  const menu = $("row-class");
+  const place = menu.dataset.row === String(entry.row) ? menu.selectedIndex : Math.min(1, entry.classes.length - 1);
+  menu.dataset.row = entry.row;
+  menu.replaceChildren(...entry.classes.map((one, i) => element("option", { value: i },
+    `${one.class === entry.winner ? "why" : "why not"} ${shortened(className(one.class), 40)} (${number(one.p)})`)));
+  menu.selectedIndex = place;
 }
 
 function showTrace(entry) {
-  const best = entry.chain.filter((line) => data.class_of[line[0]] === entry.winner).reduce((a, b) => (b[3] > a[3] ? b : a), [-1, 0, 0, -1])[0];
-  let idle = false;
-  $("trace").tBodies[0].replaceChildren(...entry.chain.map(([i, reached, gate, h]) => {
-    const unreached = gate !== null && reached < 0.0005;
-    idle = idle || unreached;
+  const own = entry.chain.filter(([i]) => data.class_of[i] === entry.winner);
+  const best = own.length ? own.reduce((a, b) => (b[3] > a[3] ? b : a))[0] : -1;
+  const unreached = ([, reached, gate]) => gate !== null && reached < 0.0005;
+  $("trace").tBodies[0].replaceChildren(...entry.chain.map((line) => {
+    const [i, reached, gate, h] = line;
     return element("tr", { class: i === best ? "win" : null },
       element("th", { scope: "row" }, shortened(data.functions[i], 32)),
       element("td", { class: "mass" },
         element("span", { class: "reached", style: { width: `${100 * reached}%` } }),
         element("span", { class: "taken", style: { width: `${100 * h}%`, background: classColor(data.class_of[i]) } })),
       element("td", { class: "n" }, number(reached)),
-      element("td", { class: unreached ? "n idle" : "n" }, gate === null ? "rest" : unreached ? "–" : number(gate)),
+      element("td", { class: "n" }, gate === null ? "rest" : unreached(line) ? "–" : number(gate)),
       element("td", { class: "n" }, number(h)));
   }));
   const [count, held] = entry.hidden;
-  $("trace-note").textContent = (count ? `${count.toLocaleString("en")} more functions hold ${number(held)} of the mass together. ` : "") +
-    (idle ? "– nothing reaches this gate, so that its value would say nothing." : "");
+  const more = count ? `${count.toLocaleString("en")} more functions hold ${number(held)} of the mass together. ` : "";
+  const idle = entry.chain.some(unreached) ? "– nothing reaches this gate, so that its value would say nothing." : "";
+  $("trace-note").textContent = more + idle;
 }
 
 const DOES = ["rejects", "accepts", "is the rest", "add"];
 
 function showClass(entry) {
   const one = entry.classes[$("row-class").selectedIndex];
-  $("why").textContent = one.why.charAt(0).toUpperCase() + one.why.slice(1) + ".";
-  const line = (name, does, nats) => [element("th", { scope: "row" }, name), element("td", {}, does),
-    element("td", { class: "n" }, number(nats === null ? 0 : Math.exp(nats))), element("td", { class: "n" }, number(nats))];
-  const lines = one.ledger.map(([i, does, nats]) => element("tr", {}, ...line(i < 0 ? "other parts" : shortened(data.functions[i], 32), DOES[does], nats)));
-  if (one.hidden[0]) lines.push(element("tr", { class: "quiet" }, ...line(`${one.hidden[0].toLocaleString("en")} more gates`, "reject", one.hidden[1])));
+  $("why").textContent = `${one.why}.`;
+  const line = (name, does, nats) => [
+    element("th", { scope: "row" }, name), element("td", {}, does),
+    element("td", { class: "n" }, number(nats === null ? 0 : Math.exp(nats))),
+    element("td", { class: "n" }, number(nats)),
+  ];
+  const gate = (i) => (i < 0 ? "other parts" : shortened(data.functions[i], 32));
+  const lines = one.ledger.map(([i, does, nats]) => element("tr", {}, ...line(gate(i), DOES[does], nats)));
+  const [count, nats] = one.hidden;
+  if (count) {
+    lines.push(element("tr", { class: "quiet" }, ...line(`${count.toLocaleString("en")} more gates`, "reject", nats)));
+  }
   $("ledger").tBodies[0].replaceChildren(...lines);
-  $("ledger").tFoot.replaceChildren(element("tr", {}, ...line(`p(${shortened(className(one.class), 32)})`, "", one.total)));
+  const total = line(`p(${shortened(className(one.class), 32)})`, "", one.total);
+  $("ledger").tFoot.replaceChildren(element("tr", {}, ...total));
 }
 
 $("row-class").addEventListener("change", () => showClass(chosen));
 
 // ---------------------------------------------------------------- pictures, for images
 
-if ($("gallery")) $("gallery").replaceChildren(...data.rows.slice(0, 120).map((entry) => {
+function pictureOf(entry) {
   const canvas = element("canvas", { class: "picture", "aria-hidden": "true" });
   paint(canvas, entry.image);
   const button = element("button", { type: "button", "data-row": entry.row, "aria-pressed": "false",
@@ -359,12 +402,19 @@ if ($("gallery")) $("gallery").replaceChildren(...data.rows.slice(0, 120).map((e
     element("span", { class: isWrong(entry) ? "wrong" : null }, className(entry.winner)));
   button.addEventListener("click", () => choose(entry));
   return button;
-}));
+}
+
+function fillGallery(found) {
+  for (const entry of found.slice(0, PICTURES)) entry.picture = entry.picture || pictureOf(entry);
+  $("gallery").replaceChildren(...found.slice(0, PICTURES).map((entry) => entry.picture));
+}
 
 // ---------------------------------------------------------------- maps
 
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star"];
 const LEGEND = 12; // classes that a legend names
+
+const range = (n) => Array.from({ length: n }, (_, i) => i);
 
 function plane() {
   const [x, y] = [+$("map-x").value, +$("map-y").value];
@@ -374,10 +424,11 @@ function plane() {
   const grid = (text) => {
     const raw = bytes(text);
     const values = raw.length === 2 * n * n ? new Uint16Array(raw.buffer) : raw;
-    return Array.from({ length: n }, (_, up) => Array.from({ length: n }, (_, across) => values[x < y ? up * n + across : across * n + up]));
+    const at = (up, across) => values[x < y ? up * n + across : across * n + up];
+    return range(n).map((up) => range(n).map((across) => at(up, across)));
   };
-  const side = (f) => { const [low, high] = data.maps.limits[f]; return Array.from({ length: n }, (_, i) => low + (high - low) * i / (n - 1)); };
-  return { x, y, pair, n, grid, across: side(x), up: side(y) };
+  const side = ([low, high]) => range(n).map((i) => low + (high - low) * i / (n - 1));
+  return { x, y, pair, n, grid, across: side(data.maps.limits[x]), up: side(data.maps.limits[y]) };
 }
 
 function rgb(color) {
@@ -392,8 +443,10 @@ function blended({ pair, n, grid }) {
   const layers = Object.entries(pair.functions).map(([i, text]) => [grid(text), rgb(classColor(data.class_of[i]))]);
   for (let up = 0; up < n; up++) for (let across = 0; across < n; across++) {
     const place = 4 * ((n - 1 - up) * n + across);
-    for (let c = 0; c < 3; c++)
-      picture.data[place + c] = paper[c] + layers.reduce((sum, [h, color]) => sum + 0.55 * (h[up][across] / 255) * (color[c] - paper[c]), 0);
+    for (let c = 0; c < 3; c++) {
+      const tint = layers.reduce((sum, [h, color]) => sum + h[up][across] / 255 * (color[c] - paper[c]), 0);
+      picture.data[place + c] = paper[c] + 0.55 * tint;
+    }
     picture.data[place + 3] = 255;
   }
   canvas.getContext("2d").putImageData(picture, 0, 0);
@@ -401,61 +454,83 @@ function blended({ pair, n, grid }) {
 }
 
 function boundaries(here) {
-  const winner = here.grid(here.pair.winner), lead = here.grid(here.pair.lead);
-  return [...new Set(winner.flat())].map((c) => contour(here,
-    winner.map((line, i) => line.map((w, j) => (w === c ? lead[i][j] : -lead[i][j]))), 0, { color: css("ink"), width: 1.2 }));
+  // Signed by who wins, the lead is zero on the boundary and smooth across it.
+  const winner = here.grid(here.pair.winner);
+  const lead = here.grid(here.pair.lead).map((line) => line.map((root) => root ** 2)); // stored as its root
+  return [...new Set(winner.flat())].map((c) => {
+    const signed = winner.map((line, i) => line.map((w, j) => (w === c ? lead[i][j] : -lead[i][j])));
+    return contour(here, signed, 0, { color: css("ink"), width: 1.2 });
+  });
 }
 
 function contour(here, z, level, line) {
-  return { type: "contour", x: here.across, y: here.up, z, autocontour: false, showscale: false, hoverinfo: "skip", showlegend: false,
-           contours: { start: level, end: level, size: 1, coloring: "none" }, line };
+  return { type: "contour", x: here.across, y: here.up, z, line, autocontour: false, showscale: false,
+           hoverinfo: "skip", showlegend: false, contours: { start: level, end: level, size: 1, coloring: "none" } };
 }
 
 function pointTraces(here) {
-  const several = data.classes.length > LEGEND;
   const kind = (entry) => (entry.true >= 0 ? entry.true : entry.winner);
+  const several = data.classes.length > LEGEND;
   const groups = several ? [null] : [...new Set(data.rows.map(kind))].sort((a, b) => a - b);
-  return groups.map((c) => {
-    const mine = data.rows.map((entry, i) => i).filter((i) => c === null || kind(data.rows[i]) === c);
-    return {
-      type: "scatter", mode: "markers", x: mine.map((i) => data.points[i][here.x]), y: mine.map((i) => data.points[i][here.y]),
-      customdata: mine, hoverinfo: "text", name: c === null ? "" : plotText(shortened(className(c), 24)),
-      text: mine.map((i) => `row ${data.rows[i].row}: ${plotText(className(data.rows[i].winner))}` +
-        (isWrong(data.rows[i]) ? `, wrongly: ${plotText(className(data.rows[i].true))}` : "")),
-      marker: { size: mine.map((i) => (isWrong(data.rows[i]) ? 11 : 7)), opacity: 0.95,
-                symbol: mine.map((i) => SYMBOLS[kind(data.rows[i]) % SYMBOLS.length]),
-                color: mine.map((i) => classColor(kind(data.rows[i]))),
-                line: { color: mine.map((i) => (isWrong(data.rows[i]) ? css("warn") : css("paper"))), width: mine.map((i) => (isWrong(data.rows[i]) ? 2.5 : 1)) } },
-    };
+  const points = (chosen, name, marker) => ({
+    type: "scatter", mode: "markers", customdata: chosen, hoverinfo: "text", name, marker,
+    x: chosen.map((i) => data.points[i][here.x]), y: chosen.map((i) => data.points[i][here.y]),
+    text: chosen.map((i) => pointText(data.rows[i])),
+  });
+  const places = range(data.rows.length);
+  const traces = groups.map((c) => {
+    const mine = places.filter((i) => c === null || kind(data.rows[i]) === c);
+    const look = (of) => (c === null ? mine.map((i) => of(kind(data.rows[i]))) : of(c));
+    return points(mine, c === null ? "" : plotText(shortened(className(c), 24)), {
+      size: 8, symbol: look((k) => SYMBOLS[k % SYMBOLS.length]), color: look(classColor),
+      line: { color: css("paper"), width: 1 },
+    });
+  });
+  const missed = places.filter((i) => isWrong(data.rows[i]));
+  const circle = { size: 13, symbol: "circle-open", color: css("warn"), line: { width: 2.5 } };
+  return missed.length ? [...traces, points(missed, "predicted wrongly", circle)] : traces;
+}
+
+function pointText(entry) {
+  const wrongly = isWrong(entry) ? `, wrongly: its label is ${plotText(className(entry.true))}` : "";
+  return `row ${entry.row}: ${plotText(className(entry.winner))}${wrongly}`;
+}
+
+function classLayers(here) {
+  const [left, right] = data.maps.limits[here.x], [low, high] = data.maps.limits[here.y];
+  const image = { source: blended(here), xref: "x", yref: "y", x: left, y: high, sizex: right - left,
+                  sizey: high - low, sizing: "stretch", layer: "below" };
+  return [[image], boundaries(here)];
+}
+
+function functionLayers(here, show) {
+  const text = here.pair.functions[show]; // one that is not to be seen on this map is left out
+  const z = range(here.n).map(() => range(here.n).map(() => 0));
+  const h = text ? here.grid(text).map((line) => line.map((value) => value / 255)) : z;
+  const heat = { type: "heatmap", x: here.across, y: here.up, z: h, zmin: 0, zmax: 1, colorscale: "Cividis",
+                 zsmooth: "best", hoverinfo: "skip", showscale: !narrow(),
+                 colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%" } };
+  return [[], [heat, ...[0.1, 0.5, 0.9].map((level) => contour(here, h, level, { color: "#ffffff", width: 1 }))]];
+}
+
+function outlines(here, show) {
+  const wanted = Object.entries(here.pair.gates).filter(([i]) => show === "classes" || show === i);
+  return wanted.map(([i, text]) => {
+    const color = show === "classes" ? classColor(data.class_of[i]) : "#ffffff";
+    const gate = here.grid(text).map((line) => line.map((value) => value / 255));
+    return contour(here, gate, 0.5, { color, width: 2.2, dash: "dash" });
   });
 }
 
 figures.map = () => {
-  const here = plane(), show = $("map-show").value, images = [], traces = [];
-  if (show === "classes") {
-    const [left, right] = data.maps.limits[here.x], [low, high] = data.maps.limits[here.y];
-    images.push({ source: blended(here), xref: "x", yref: "y", x: left, y: high, sizex: right - left, sizey: high - low, sizing: "stretch", layer: "below" });
-    traces.push(...boundaries(here));
-  } else {
-    const text = here.pair.functions[show];
-    const z = text ? here.grid(text).map((line) => line.map((value) => value / 255)) : here.up.map(() => here.across.map(() => 0));
-    traces.push({ type: "heatmap", x: here.across, y: here.up, z, zmin: 0, zmax: 1, colorscale: "Cividis", zsmooth: "best", hoverinfo: "skip",
-                  showscale: !narrow(), colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%" } });
-    for (const level of [0.1, 0.5, 0.9]) traces.push(contour(here, z, level, { color: "#ffffff", width: 1 }));
-  }
-  for (const [i, text] of Object.entries(here.pair.gates)) {
-    if (show !== "classes" && show !== i) continue;
-    const q = here.grid(text).map((line) => line.map((value) => value / 255));
-    traces.push(contour(here, q, 0.5, { color: show === "classes" ? classColor(data.class_of[i]) : "#ffffff", width: 2.2, dash: "dash" }));
-  }
-  traces.push(...pointTraces(here), ring(here));
+  const here = plane(), show = $("map-show").value;
+  const [images, traces] = show === "classes" ? classLayers(here) : functionLayers(here, show);
   tellMap(here, show);
-  const title = (f) => ({ text: plotText(shortened(data.maps.names[f], narrow() ? 28 : 44)) });
-  return plot("map", traces, {
-    images, hovermode: "closest", showlegend: data.classes.length <= LEGEND,
+  const axis = (f) => ({ title: { text: plotText(shortened(data.maps.names[f], narrow() ? 28 : 44)) },
+                         range: data.maps.limits[f], showgrid: false, zeroline: false });
+  return plot("map", [...traces, ...outlines(here, show), ...pointTraces(here), ring(here)], {
+    images, hovermode: "closest", showlegend: data.classes.length <= LEGEND, xaxis: axis(here.x), yaxis: axis(here.y),
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, itemclick: false, itemdoubleclick: false },
-    xaxis: { title: title(here.x), range: data.maps.limits[here.x], showgrid: false, zeroline: false },
-    yaxis: { title: title(here.y), range: data.maps.limits[here.y], showgrid: false, zeroline: false },
   });
 };
 
@@ -473,27 +548,35 @@ function markPoint() {
 }
 
 function tellMap(here, show) {
-  const held = data.maps.names.filter((_, f) => f !== here.x && f !== here.y);
+  const shapes = Object.keys(here.pair.gates).length ? "; dashed: where a shape's gate is one half" : "";
   $("map-text").textContent = show === "classes"
-    ? "Colours: which class takes the mass. Solid lines: where the answer changes" + (Object.keys(here.pair.gates).length ? "; dashed: where a shape's gate is one half." : ".") + " Points are rows, large ones are predicted wrongly."
-    : "How much of all mass this one function takes: lines at 10%, 50% and 90%. Points are rows.";
-  const kept = data.maps.names.map((name, f) => [name, data.maps.kept[f]]).filter((_, f) => f !== here.x && f !== here.y).slice(0, 4)
-    .map(([name, value]) => `${shortened(name, 24)} ${+value.toPrecision(3)}`).join(", ");
-  $("map-kept").textContent = (held.length || !data.maps.all ? `A slice: the other features keep their medians${kept ? ` (${kept}${held.length > 4 || !data.maps.all ? ", …" : ""})` : ""}. Rows stand where they are in these two. ` : "") +
-    (data.maps.all ? "" : `The menus hold the ${data.maps.names.length} features with the most influence.`);
+    ? `Colours: which class takes the mass. Solid lines: where the answer changes${shapes}. ` +
+      "Points are rows" + (data.rows.some(isWrong) ? "; those with a ring are predicted wrongly." : ".")
+    : "How much of all mass this one function takes, with lines at 10%, 50% and 90%. Points are rows.";
+  const others = range(data.maps.names.length).filter((f) => f !== here.x && f !== here.y);
+  const held = (f) => `${shortened(data.maps.names[f], 24)} ${+data.maps.kept[f].toPrecision(3)}`;
+  const kept = others.slice(0, 4).map(held);
+  if (others.length > 4 || !data.maps.all) kept.push("…");
+  const slice = others.length || !data.maps.all
+    ? `A slice: the other features keep their medians (${kept.join(", ")}), whatever a row has. ` : "";
+  const few = data.maps.all ? "" : `The menus hold the ${data.maps.names.length} features with the most influence.`;
+  $("map-kept").textContent = slice + few;
 }
 
 function makeMap() {
-  const options = (names, values) => names.map((name, i) => element("option", { value: values ? values[i] : i }, shortened(name, 40)));
-  $("map-x").replaceChildren(...options(data.maps.names));
-  $("map-y").replaceChildren(...options(data.maps.names));
+  const options = (names, values) =>
+    names.map((name, i) => element("option", { value: values[i] }, shortened(name, 40)));
+  const features = range(data.maps.names.length);
+  $("map-x").replaceChildren(...options(data.maps.names, features));
+  $("map-y").replaceChildren(...options(data.maps.names, features));
   $("map-show").replaceChildren(...options(["all classes", ...data.functions], ["classes", ...data.functions.keys()]));
   $("map-y").value = "1";
-  for (const [mine, other] of [["map-x", "map-y"], ["map-y", "map-x"]])
+  for (const [mine, other] of [["map-x", "map-y"], ["map-y", "map-x"]]) {
     $(mine).addEventListener("change", () => {
       if ($(mine).value === $(other).value) $(other).value = $(mine).value === "0" ? "1" : "0"; // two different ones
       draw("map");
     });
+  }
   $("map-show").addEventListener("change", () => draw("map"));
 }
 
