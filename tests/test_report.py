@@ -246,9 +246,9 @@ def test_images_keep_the_pixels_that_a_model_leaves_out():
         ({"gates": "ball", "rest": "unknown", "activation": "bump"}, 3, 2, 40),
         ({"gates": ["shell", "mlp"], "hidden": (4,)}, 3, 3, 40),
         ({"gates": "fourier"}, 2, 2, 40),
-        ({"gates": "shared", "hidden": (8,), "parts": 3}, 110, 5, 330),
+        ({"gates": "shared", "hidden": (8,), "parts": 2}, 110, 3, 110),
         ({"hidden": (4,)}, 2, 1, 20),
-        ({"hidden": (4,)}, 2, 200, 20),
+        ({"hidden": (2,)}, 2, 200, 10),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the gates of class")

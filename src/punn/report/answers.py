@@ -79,7 +79,7 @@ def true_codes(y: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp]:
     if len(labels) != n:
         raise ValueError(f"expected one label for each of {n:,} rows, got {len(labels):,}")
     known = {str(label).strip(): c for c, label in enumerate(classes.tolist())}
-    return np.asarray(to_text(labels).map(known).fillna(-1), dtype=np.intp)
+    return np.array(to_text(labels).map(known).fillna(-1), dtype=np.intp)
 
 
 def answers_of(model: Any, X: Array, true: NDArray[np.intp]) -> Answers:
@@ -101,8 +101,10 @@ def answers_of(model: Any, X: Array, true: NDArray[np.intp]) -> Answers:
         blame += _lost(trace, codes)
     order = list(dict.fromkeys(model.network_.class_of.tolist()))
     counts = np.bincount(true[true >= 0], minlength=len(model.classes_))[order]
-    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-    return Answers(true, *columns, reached / len(X), mass / len(X), blame / np.maximum(counts, 1)[:, None])
+    winner, second, confidence, runner_up, log_true, function = map(np.concatenate, zip(*pieces, strict=True))
+    blame /= np.maximum(counts, 1)[:, None]
+    reached, mass = reached / len(X), mass / len(X)
+    return Answers(true, winner, second, confidence, runner_up, log_true, function, reached, mass, blame)
 
 
 def _of_rows(trace: GateTrace, codes: NDArray[np.intp]) -> Sequence[np.ndarray]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from punn.ledger import Ledger, largest
+from punn.ledger import Ledger, LedgerRow, largest
 from punn.trace import GateTrace
 
 __all__ = ["explained"]
@@ -38,13 +38,13 @@ def explained(trace: GateTrace, row: int, true: int = -1) -> dict[str, Any]:
     h, p = trace.partition[row], trace.probabilities[row]
     shown = largest(h, (np.arange(len(h)) == h.argmax()).tolist())
     falling = np.argsort(-p, kind="stable")[:CLASSES].tolist()
-    labels = trace.classes.tolist()
+    labels, places = trace.classes.tolist(), {name: i for i, name in enumerate(trace.names)}
     classes = [
         {
             "class": c,
             "p": _round(p[c]),
             "why": str(trace.why_not(row, labels[c])),
-            **_ledger(trace.ledger(row, labels[c]), {name: i for i, name in enumerate(trace.names)}),
+            **_ledger(trace.ledger(row, labels[c]), places),
         }
         for c in dict.fromkeys([*falling, *([true] if true >= 0 else [])])
     ]
@@ -59,18 +59,18 @@ def _gate(trace: GateTrace, row: int, i: int) -> float | None:
     return _round(trace.gates[row, i]) if i < trace.gates.shape[1] else None
 
 
-def _ledger(ledger: Ledger, place: dict[str, int]) -> dict[str, Any]:
+def _ledger(ledger: Ledger, places: dict[str, int]) -> dict[str, Any]:
     """Entries as place in the chain (-1 for what other parts add), number of the action, and nats."""
     shown, hidden = ledger.shortened()
     return {
-        "ledger": [[_place(entry, place), ACTIONS.index(entry.action), _nats(entry.nats)] for entry in shown],
+        "ledger": [[_place(entry, places), ACTIONS.index(entry.action), _nats(entry.nats)] for entry in shown],
         "hidden": [len(hidden), _nats(math.fsum(entry.nats for entry in hidden))],
         "total": _nats(ledger.total),
     }
 
 
-def _place(entry: Any, place: dict[str, int]) -> int:
-    return -1 if entry.action == "add" else place[entry.name]
+def _place(entry: LedgerRow, places: dict[str, int]) -> int:
+    return -1 if entry.action == "add" else places[entry.name]
 
 
 def _nats(value: float) -> float | None:
