@@ -230,6 +230,8 @@ def test_names_with_html_are_shown_as_text(page, folder):
     assert EVIL in page.locator(".eyebrow").inner_text()
     assert EVIL in page.locator("details.card summary").first.inner_text()
     assert f"{EVIL[:17]}…" in page.locator("#confusion .ytick text").all_text_contents()
+    names = page.locator("#map-x option").all_text_contents()
+    page.locator("#map-x").select_option(index=next(i for i, name in enumerate(names) if name.startswith(EVIL[:20])))
     assert EVIL[:20] in page.locator("#map .xtitle").text_content()
     page.locator("#search").fill("wrong")
     page.locator("#search").fill("")
