@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -259,6 +260,60 @@ def test_rest_unknown():
     assert (model.predict(X) == NAMES).mean() > 0.85
     with pytest.raises(ValueError, match="extrapolates"):
         quick(rest="unknown").fit(X, NAMES)
+
+
+# Any input is learned from, or told
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, "contains NaN"), (np.inf, "contains infinity"), (-np.inf, "contains infinity")]
+)
+def test_what_is_no_number_is_refused(fitted, value, message):
+    rows = X.copy()
+    rows[7, 2] = value
+    with pytest.raises(ValueError, match=message):
+        quick().fit(rows, NAMES)
+    for ask in (fitted.predict, fitted.predict_proba, fitted.trace):
+        with pytest.raises(ValueError, match=message):
+            ask(rows)
+
+
+@pytest.mark.parametrize("gates", ["mlp", "shared", "ball", "ellipsoid", "shell", "harmonic"])
+@pytest.mark.parametrize("value", [1e30, -1e30, 1e300])
+def test_huge_numbers_give_probabilities(fitted, gates, value):
+    rows = X.copy()
+    rows[7, 2] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # dead gates are told, and may be
+        model = quick(gates=gates, epochs=3).fit(rows, NAMES)
+    for p in (model.predict_proba(rows), quick(gates=gates, epochs=3).fit(X, NAMES).predict_proba(rows)):
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-9)
+
+
+def test_columns_that_say_nothing_and_rows_that_repeat():
+    labels = np.arange(60) % 3
+    constant = quick().fit(np.full((60, 2), 7.0), labels).predict_proba([[7.0, 7.0]])
+    np.testing.assert_allclose(constant, 1 / 3, atol=0.05)
+    repeated, own = np.repeat(X[[0, 60, 120]], 20, axis=0), np.repeat(labels[:3], 20)
+    assert quick(epochs=60).fit(repeated, own).score(repeated, own) == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_one_row_per_class():
+    model = quick(epochs=300).fit(X[::10], np.arange(15))
+    assert model.predict_proba(X).shape == (150, 15)
+    with pytest.warns(UserWarning, match="too few to hold some out"):
+        quick(epochs=1, early_stopping=True).fit(X[::10], np.arange(15))
+
+
+def test_a_label_that_a_fold_lacks():
+    labels = NAMES.astype(object).copy()
+    labels[3] = "once"
+    with pytest.warns(UserWarning, match="The least populated class"):
+        scores = cross_val_score(quick(), X, labels, cv=3)
+    assert scores.min() > 0.8
+    assert quick().fit(X[10:], labels[10:]).classes_.tolist() == ["setosa", "versicolor", "virginica"]
 
 
 # Nothing else is disturbed

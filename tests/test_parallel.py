@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 import punn
 from punn import PUNNClassifier
 from punn.parallel import started_as
+from punn.streaming import open_stream
 
 #: Fits that two processes do one after the other, in one program; every one of them is done by one process, too.
 FITS = {
@@ -30,6 +31,8 @@ import os, sys, warnings
 import numpy as np, torch
 from sklearn.datasets import load_digits
 from punn import PUNNClassifier
+from punn.parallel import assemble
+from punn.streaming import open_stream
 
 def fit(name, options, cut=0):
     X, y = load_digits(return_X_y=True)
@@ -43,7 +46,11 @@ if __name__ == "__main__":
         fit(name, options)
     fit("any seed", {{"random_state": None, "epochs": 1}})
     rank = int(os.environ["RANK"])
-    alone = fit(f"by itself {{rank}}", {{"processes": 1, "epochs": 1}}, cut=rank)
+    fit(f"by itself {{rank}}", {{"processes": 1, "epochs": 1}}, cut=rank)
+    stream = open_stream("digits.parquet", "digit", memory=10**7, team=assemble(torch.device("cpu")))
+    streamed = PUNNClassifier(epochs=10, batch_size=64, hidden=(16,), random_state=0).fit_stream(stream)
+    torch.save(streamed.network_.state_dict(), f"stream.{{rank}}")
+    streamed.save(f"stream.model.{{rank}}")
     try:
         fit("never", {{"epochs": 1}}, cut=rank)
     except ValueError as error:
@@ -68,6 +75,9 @@ def two(tmp_path_factory):
     """A folder with what two processes have learned, and what they said."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "fits.py").write_text(SCRIPT)
+    X, y = load_digits(return_X_y=True)
+    frame = pd.DataFrame(X, columns=[f"pixel {i}" for i in range(64)]).assign(digit=y)
+    frame.to_parquet(folder / "digits.parquet", row_group_size=150, index=False)
     port = free_port()
     started = [
         subprocess.Popen(
@@ -110,6 +120,19 @@ def test_a_seed_that_is_not_given_is_the_same_in_both(two):
 def test_a_process_may_fit_by_itself(two):
     first, second = (weights(two[0], f"by itself {rank}", rank) for rank in range(2))
     assert not all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_processes_read_a_stream_together(two):
+    first, second = (weights(two[0], "stream", rank) for rank in range(2))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    stream = open_stream(two[0] / "digits.parquet", "digit", memory=10**7)
+    alone = PUNNClassifier(epochs=10, batch_size=64, hidden=(16,), random_state=0).fit_stream(stream)
+    torch.testing.assert_close(first["scaling.scale"], alone.network_.scaling.scale)
+    frame = pd.read_parquet(two[0] / "digits.parquet")[list(stream.columns.feature_names)]
+    digits = load_digits().target
+    scores = [model.score(frame, digits) for model in (alone, punn.load(two[0] / "stream.model.0"))]
+    assert min(scores) > 0.85
+    assert abs(scores[0] - scores[1]) < 0.04
 
 
 def test_the_first_alone_speaks(two):

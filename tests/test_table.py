@@ -168,6 +168,13 @@ def test_damage_far_into_a_compressed_file(tmp_path):
         read_table(write(tmp_path, whole[: len(whole) - 1000], "table.csv.gz"))
 
 
+def test_a_line_of_a_hundred_megabytes(tmp_path):
+    with pytest.raises(TableError, match="line 1: field larger than field limit"):
+        read_table(write(tmp_path, b"x" * 100_000_000))
+    with pytest.raises(TableError, match="line 3: expected 2 cells, as in the first line, got 10000001"):
+        read_table(write(tmp_path, b"a,b\n1,2\n" + b"1," * 10_000_000 + b"\n"))
+
+
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(TableError, match="there is no such file"):
         read_table(tmp_path / "no.csv")

@@ -525,7 +525,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Checkpoint(self.checkpoint, mark) if self.checkpoint is not None and team.rank == 0 else None
 
     def _warn_of_dead_gates(self, rows: Rows) -> None:
-        some = take(rows, slice(None, None, len(rows.x) // 5000 + 1))
+        some = rows.some(min(5000, 1 + 20_000_000 // self.network_.functions))
         with torch.inference_mode():
             log_p = self.network_.log_probabilities(self.network_.gates(some.x.double()))
         own = log_p.gather(1, some.y.unsqueeze(1)).squeeze(1)

@@ -29,6 +29,11 @@ _PIECE = 65536
 
 def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
     """Mean and deviation of every feature; a constant one is only shifted."""
+    largest = np.maximum(X.max(0), -X.min(0)).astype(np.float64)
+    if largest.max(initial=0.0) > 1e150:  # squares would overflow
+        unit = np.where(largest > 1e150, largest, 1.0)
+        small = scaling_of(X / unit, weight)
+        return Standardize(small.mean * torch.from_numpy(unit), small.scale * torch.from_numpy(unit))
     mean = np.average(X, axis=0, weights=weight).astype(np.float64)
     variance = np.zeros_like(mean)
     total = float(len(X) if weight is None else weight.sum())
