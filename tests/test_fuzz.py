@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,7 @@ import hypothesis
 import numpy as np
 import pandas as pd
 import torch
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -66,7 +67,6 @@ def chains(draw):
     return network.to(draw(st.sampled_from([torch.float32, torch.float64])))
 
 
-@given(network=chains(), data=st.data())
 def check_networks(network, data):
     """Probabilities are probabilities, and a step of training has a finite loss and gradient."""
     dtype = next(network.parameters()).dtype
@@ -99,7 +99,6 @@ def _has_features(module):
     return isinstance(getattr(module, "features", None), int) or isinstance(module, nn.Linear)
 
 
-@given(data=st.data())
 def check_losses(data):
     """The closed form of the loss is that of the network, wherever the arguments are."""
     classes, parts, n = data.draw(st.integers(2, 6)), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
@@ -120,7 +119,6 @@ def check_losses(data):
     assert (theta.grad.abs() <= 1 / n + 1e-9).all()
 
 
-@given(data=st.data())
 def check_fits(data):
     """Any table of finite numbers is learned, and predictions of anything finite are probabilities."""
     n, features = data.draw(st.integers(2, 12)), data.draw(st.integers(1, 3))
@@ -141,8 +139,13 @@ def check_fits(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # told: gates that are dead, a loss that is not finite
         warnings.simplefilter("ignore", RuntimeWarning)
-        model = PUNNClassifier(hidden=(4,), epochs=2, restarts=1, random_state=0, **options).fit(X, y)
-        p = model.predict_proba(X)
+        model = PUNNClassifier(hidden=(4,), epochs=2, restarts=1, random_state=0, **options)
+        try:
+            p = model.fit(X, y).predict_proba(X)
+        except ValueError as error:
+            assert not options["standardize"], error  # noqa: PT017
+            assert "such large numbers" in str(error), error  # noqa: PT017
+            return
     assert p.shape == (n, len(model.classes_))
     np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-6)
     assert set(model.predict(X)) <= set(y)
@@ -197,7 +200,6 @@ CSV = FRAME.to_csv(index=False).encode()
 MODEL = _file(lambda path: PUNNClassifier(hidden=(3,), epochs=1, random_state=0).fit(ROWS.x.numpy(), ROWS.y).save(path))
 
 
-@given(data=st.data())
 def check_checkpoints(data):
     """A damaged checkpoint is refused, or does no harm."""
     content = _damaged(data.draw, CHECKPOINT)
@@ -214,7 +216,6 @@ def check_checkpoints(data):
             assert all(torch.equal(state[name], whole[name]) for name in whole)
 
 
-@given(data=st.data())
 def check_models(data):
     """A damaged model is refused."""
     content = _damaged(data.draw, MODEL)
@@ -229,7 +230,6 @@ def check_models(data):
             assert content.startswith(MODEL[:8])
 
 
-@given(data=st.data())
 def check_tables(data):
     """A damaged table is refused, or is a table that can be learned from, or is refused then."""
     kind = data.draw(st.sampled_from(["csv", "gzip", "parquet", "any"]))
@@ -251,25 +251,32 @@ def check_tables(data):
                     assert sum(map(len, Pieces(path).read())) >= 0
 
 
-CHECKS = [check_networks, check_losses, check_fits, check_checkpoints, check_models, check_tables]
+#: Every check, and what it is given.
+CHECKS = {
+    check_networks: {"network": chains(), "data": st.data()},
+    check_losses: {"data": st.data()},
+    check_fits: {"data": st.data()},
+    check_checkpoints: {"data": st.data()},
+    check_models: {"data": st.data()},
+    check_tables: {"data": st.data()},
+}
 
 
 def run(check, examples, seed):
     """Try one check with some examples."""
-    inner = check.hypothesis.inner_test
 
-    def counted(*arguments, **more):
+    def counted(**arguments):
         tried[check.__name__] += 1
-        inner(*arguments, **more)
+        check(**arguments)
 
-    check.hypothesis.inner_test = counted
-    try:
-        settings = hypothesis.settings(
-            max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-        )
-        hypothesis.seed(seed)(settings(check))()
-    finally:
-        check.hypothesis.inner_test = inner
+    settings = hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],  # a small example takes minutes to find, the seed finds it again
+    )
+    hypothesis.seed(seed)(settings(given(**CHECKS[check])(counted)))()
 
 
 def test_nothing_is_found_in_a_short_time():
@@ -279,21 +286,22 @@ def test_nothing_is_found_in_a_short_time():
     assert min(tried[check.__name__] for check in CHECKS) >= EXAMPLES
 
 
-if __name__ == "__main__":
-    end, turn, failures = time.monotonic() + float(sys.argv[1]), 0, 0
+def main(seconds):
+    """Go on for some time, with other examples in every turn."""
+    end, turn, failures = time.monotonic() + seconds, 0, 0
     torch.set_num_threads(1)
+    first = int(os.environ.get("PUNN_FUZZ_SEED", "1"))
     while time.monotonic() < end:
+        turn += 1
         for number, check in enumerate(CHECKS):
             try:
-                run(check, 200, seed=1000 * turn + number + int(os.environ.get("PUNN_FUZZ_SEED", "1")))
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
+                run(check, 200, seed=1000 * (first + turn) + number)
+            except Exception:
                 failures += 1
-                print(f"{check.__name__}, turn {turn}: {error!r}", flush=True)
-                import traceback
-
-                traceback.print_exc()
-        turn += 1
+                print(f"{check.__name__}, turn {turn}\n{traceback.format_exc(chain=False)[-4000:]}", flush=True)
         print(f"turn {turn}: {sum(tried.values()):,} examples, {dict(tried)}, {failures} failures", flush=True)
-    sys.exit(failures > 0)
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1])))

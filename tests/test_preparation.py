@@ -20,7 +20,7 @@ def test_scaling_is_that_of_the_weighted_rows():
     np.testing.assert_allclose(scaling.mean, mean, rtol=1e-12)
     np.testing.assert_allclose(scaling.scale, np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight)), rtol=1e-9)
     rows = scaled(X, scaling, torch.device("cpu"), torch.float64)
-    np.testing.assert_allclose(rows.numpy(), (X - mean) / scaling.scale.numpy(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(rows.numpy(), (X - scaling.mean.numpy()) / scaling.scale.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_constant_columns_are_only_shifted():
@@ -92,3 +92,14 @@ def test_seeding_leaves_the_global_generator_alone():
         thread.join()
     assert all(numbers == drawn[0] for numbers in drawn)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_means_of_many_rows_in_single_precision_are_exact():
+    rows = np.full((300_000, 1), 0.1, dtype=np.float32)
+    rows[0] = 3e38
+    rows[1] = 3e38
+    scaling = scaling_of(rows, None)
+    assert float(scaling.mean[0]) == pytest.approx(rows.astype(np.float64).mean(), rel=1e-12)
+    assert float(scaling_of(rows[2:], None).mean[0]) == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+    weight = np.full(len(rows), 2.0)
+    assert float(scaling_of(rows, weight).scale[0]) == pytest.approx(float(scaling.scale[0]), rel=1e-9)

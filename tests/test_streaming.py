@@ -10,11 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import punn
 from punn import PUNNClassifier
+from punn.cli import app
+from punn.persistence import save
 from punn.streaming import FEWEST, open_stream
-from punn.table import Pieces, TableError
+from punn.table import Columns, Pieces, TableError
 
 
 def table(n=6000, seed=0):
@@ -208,3 +211,35 @@ def test_the_commands_stream(files, tmp_path):
     assert told["rows"]["train"] + told["rows"]["test"] == 240_000
     assert sorted(os.listdir(tmp_path)) == ["big.parquet", "big.punn.safetensors"]
     assert punn.load(tmp_path / "big.punn.safetensors").table_["target"] == "kind"
+
+
+def test_predictions_stream_in_and_out(files, tmp_path, monkeypatch):
+    _, frame = files
+    known = frame[frame["kind"].notna() & (frame["kind"] != "rare")].head(3000)
+    columns = Columns.fit(known, "kind")
+    numbers = pd.DataFrame(columns.transform(known), columns=list(columns.feature_names))
+    model = PUNNClassifier(epochs=3, hidden=(8,), random_state=0).fit(numbers, known["kind"])
+    save(model, tmp_path / "model.safetensors", table=columns.to_dict())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("punn.table.pieces.PIECE_CELLS", 700)
+    monkeypatch.setattr("punn.sources.LONG", 1000)  # text, too, comes in pieces
+    known.to_parquet("new.parquet", row_group_size=999, index=False)
+    known.to_csv("new.csv", index=False)
+    expected = model.predict_proba(numbers)
+    for source, out in (("new.parquet", "out.parquet"), ("new.parquet", "out.csv"), ("new.csv", "out2.parquet")):
+        done = CliRunner().invoke(app, ["predict", "model.safetensors", source, "-o", out])
+        assert done.exit_code == 0, done.output
+        assert "3,000 rows" in done.output
+        assert "of 3,000 labels predicted right" in done.stderr
+        found = pd.read_parquet(out) if out.endswith("parquet") else pd.read_csv(out)
+        np.testing.assert_allclose(found[["p(x)", "p(y)", "p(z)"]], expected, atol=1e-5)
+        assert found["label"].tolist() == model.predict(numbers).tolist()
+    printed = CliRunner().invoke(app, ["predict", "model.safetensors", "new.parquet", "--quiet"])
+    assert printed.stdout == (tmp_path / "out.csv").read_text()
+    with (tmp_path / "new.csv").open("a") as file:
+        file.write("1,2,3\n")
+    before = sorted(tmp_path.iterdir())
+    done = CliRunner().invoke(app, ["predict", "model.safetensors", "new.csv", "-o", "never.csv"])
+    assert done.exit_code == 1
+    assert "line 3002: expected 7 cells" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before

@@ -439,6 +439,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             networks.append(network.to(settings.device, settings.dtype))
             if starts_from_data(network.gates):
                 networks[-1].start(some.x, part[::stride], some.weight, generator if number else None)
+            _check_finite(networks[-1])
         self.network_ = networks[0].eval()
         self.network_.scaling = scaling
         self.order_ = self.classes_[list(dict.fromkeys(class_of))]
@@ -545,6 +546,14 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _trained_classes(self) -> np.ndarray:
         """Classes that rows can have: all but the unknown one."""
         return self.classes_[:-1] if self.rest == "unknown" else self.classes_
+
+
+def _check_finite(network: PUNN) -> None:
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+        raise ValueError(
+            "the gates cannot start from rows with such large numbers, whose squares overflow; "
+            "use standardize=True, precision='double', or other units"
+        )
 
 
 def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray) -> Rows:

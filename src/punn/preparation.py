@@ -34,9 +34,12 @@ def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
         unit = np.where(largest > 1e150, largest, 1.0)
         small = scaling_of(X / unit, weight)
         return Standardize(small.mean * torch.from_numpy(unit), small.scale * torch.from_numpy(unit))
-    mean = np.average(X, axis=0, weights=weight).astype(np.float64)
-    variance = np.zeros_like(mean)
     total = float(len(X) if weight is None else weight.sum())
+    mean, variance = np.zeros((2, X.shape[1]))
+    for first in range(0, len(X), _PIECE):
+        # In double: many numbers in single precision add up to something else, or overflow.
+        piece = X[first : first + _PIECE].astype(np.float64, copy=False)
+        mean += (piece.sum(0) if weight is None else weight[first : first + _PIECE] @ piece) / total
     for first in range(0, len(X), _PIECE):
         square = (X[first : first + _PIECE] - mean) ** 2
         variance += square.sum(0) if weight is None else weight[first : first + _PIECE] @ square

@@ -147,10 +147,10 @@ def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         table = parquet.ParquetFile(path).read()
+        refuse_duplicates(path, table.column_names)
+        return parquet_frame(table)
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"{path}: expected a Parquet file, got a damaged one ({error}); write it again") from None
-    refuse_duplicates(path, table.column_names)
-    return parquet_frame(table)
 
 
 def parquet_frame(table: pa.Table) -> pd.DataFrame:
@@ -169,7 +169,10 @@ def is_parquet(path: Path) -> bool:
 
 def _to_pandas(table: pa.Table) -> pd.DataFrame:
     # Column by column, each given back as soon as it is copied, so that there are never two whole tables.
-    frame: pd.DataFrame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+    try:
+        frame: pd.DataFrame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise pa.ArrowInvalid(f"what it says of its columns is damaged: {error}") from None
     return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
 
 
