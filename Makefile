@@ -11,7 +11,8 @@ export MPLBACKEND ?= agg
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+KERNELS := $(wildcard hatch_build.py src/punn/kernels/chain*.[ch])
+$(VENV)/.installed: pyproject.toml constraints.txt $(KERNELS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "punn needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -31,6 +32,7 @@ types: setup
 	$(BIN)/mypy
 
 bench: setup
+	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.accuracy
 
 clean:

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
+from punn import kernels
 from punn.partition import (
     check_class_of,
     couple,
@@ -26,6 +27,18 @@ from punn.partition import (
 mpmath.mp.dps = 50
 DTYPES = [torch.float32, torch.float64]
 WITHIN = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+@pytest.fixture(params=["kernels", "operators"], autouse=True, scope="module")
+def way(request):
+    """Every test here runs twice: with the compiled kernels, and with torch's operators alone."""
+    compiled = kernels._functions
+    if request.param == "kernels":
+        assert compiled is not None, "the kernels were not compiled: pip install -e . with a C compiler"
+    else:
+        kernels._functions = None
+    yield request.param
+    kernels._functions = compiled
 
 
 # The reference: plain arithmetic with 50 digits ------------------------------------------------------------------

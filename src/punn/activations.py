@@ -148,6 +148,11 @@ class Activation(nn.Module):
         self.raw_width = nn.Parameter(torch.full((bumps,), _softplus_inverse(1.0))) if bumps else None
 
     @property
+    def sigmoid(self) -> bool:
+        """Whether all gates are sigmoids."""
+        return [name for name, _ in self.groups] == ["sigmoid"]
+
+    @property
     def width(self) -> Tensor:
         """The width of every bump gate, in units of its argument."""
         return F.softplus(self.raw_width).clamp(min=_NARROWEST) if self.raw_width is not None else torch.empty(0)

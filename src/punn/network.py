@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from punn.activations import Activation, LogGates, Name, argument_for
 from punn.gates import Ball, Ellipsoid, Hybrid, Shared, Shell
 from punn.gates.radii import check_sizes, weighted_mean
-from punn.partition import check_class_of, gates_from_probabilities, log_class_sums, log_partition
+from punn.partition import (
+    check_class_of,
+    gates_from_probabilities,
+    log_class_sums,
+    log_partition,
+    log_sigmoid_partition,
+)
 from punn.trace import GateTrace
 
 __all__ = ["PUNN", "PUNNHead", "Standardize"]
@@ -115,7 +121,10 @@ class PUNN(nn.Module):
 
     def log_probabilities(self, theta: Tensor, continued: bool = False) -> Tensor:
         """Log-probability of every class from gate arguments, shape (n, C)."""
-        log_h = log_partition(*self.activation(theta, continued))
+        if self.activation.sigmoid:
+            log_h = log_sigmoid_partition(theta)
+        else:
+            log_h = log_partition(*self.activation(theta, continued))
         return log_class_sums(log_h, self.class_of, self.classes)
 
     @torch.no_grad()

@@ -13,11 +13,15 @@ with a thousand functions, nearly all products underflow in single precision.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from punn import kernels
 
 __all__ = [
     "check_class_of",
@@ -26,6 +30,7 @@ __all__ = [
     "log_class_sums",
     "log_partition",
     "log_remaining",
+    "log_sigmoid_partition",
     "nll_loss",
 ]
 
@@ -76,7 +81,28 @@ def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
             "a partition needs at least one gate in the last dimension (k >= 2 functions), "
             f"got shape {tuple(log_accept.shape)}"
         )
-    return log_remaining(log_reject) + F.pad(_at_least_single(log_accept), (0, 1))
+    log_accept, log_reject = _at_least_single(log_accept), _at_least_single(log_reject)
+    if _without_gradient(log_accept, log_reject) and log_accept.dtype == log_reject.dtype:
+        return kernels.chain_partition(_rows(log_accept), _rows(log_reject)).view(*log_accept.shape[:-1], -1)
+    return log_remaining(log_reject) + F.pad(log_accept, (0, 1))
+
+
+def log_sigmoid_partition(theta: Tensor) -> Tensor:
+    r"""Log of the partition functions of sigmoid gates, from their arguments.
+
+    The same as ``log_partition`` of the gates' logs, in one pass where nobody asks for a gradient.
+
+    Arguments:
+        theta: Gate arguments, shape :math:`(*, k - 1)`.
+
+    Example:
+        >>> log_sigmoid_partition(torch.zeros(2)).exp()
+        tensor([0.5000, 0.2500, 0.2500])
+    """
+    theta = _at_least_single(theta)
+    if theta.shape[-1] and _without_gradient(theta):
+        return kernels.chain_sigmoid_partition(_rows(theta)).view(*theta.shape[:-1], -1)
+    return log_partition(*log_sigmoid_gates(theta))
 
 
 def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) -> Tensor:
@@ -102,6 +128,9 @@ def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) 
         tensor([0.4000, 0.6000])
     """
     classes = int(class_of.max()) + 1 if classes is None else classes
+    if _without_gradient(log_h):
+        class_of = class_of.contiguous()
+        return kernels.chain_class_sums(_rows(log_h), class_of, classes).view(*log_h.shape[:-1], classes)
     if classes == class_of.shape[-1]:
         return log_h[..., class_of.argsort()]
     index = class_of.expand(log_h.shape)
@@ -199,39 +228,59 @@ def nll_loss(
         >>> nll_loss(theta, torch.tensor([2, 0]), reduction="none")
         tensor([1.3863, 0.1269])
     """
-    class_of = _checked_loss_input(theta, target, class_of, weight, reduction)
+    parts = _checked_loss_input(theta, target, class_of, weight, reduction)
     target = target.long()
-    losses: Tensor = _ChainNLL.apply(theta, target, class_of)  # type: ignore[no-untyped-call]
+    scale: Tensor | float = 1.0
     if weight is not None:
-        weight = weight.to(losses.dtype)[target]
-        losses = losses * weight
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return losses.mean() if weight is None else losses.sum() / weight.sum()
+        scale = weight.detach().to(_at_least_single(theta))[target]
+    if reduction == "mean":
+        scale = 1 / max(1, target.numel()) if isinstance(scale, float) else scale / scale.sum()
+    loss: Tensor = _ChainNLL.apply(theta, target, parts, scale, reduction != "none")  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _Parts(NamedTuple):
+    """Where the functions of every class are."""
+
+    class_of: Tensor  # (k,)
+    positions: Tensor  # the functions, class by class, (k,)
+    offsets: Tensor  # where the positions of every class begin, (C + 1,)
 
 
 class _ChainNLL(torch.autograd.Function):
     """Loss and gradient together: one pass over theta serves both."""
 
     @staticmethod
-    def forward(ctx: Any, theta: Tensor, target: Tensor, class_of: Tensor) -> Tensor:
+    def forward(ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool) -> Tensor:
         wide = _at_least_single(theta.detach())
-        k = len(class_of)
-        # The class of every function once: then the position in the chain is all that counts.
-        if int(class_of.max()) == k - 1:
-            loss, gradient = _one_part(wide, class_of.argsort()[target])
-        else:
-            loss, gradient = _several_parts(wide, target, class_of)
+        loss, gradient = _loss_and_gradient(wide, target, parts, scale)
         ctx.save_for_backward(gradient.to(theta.dtype))
-        return loss
+        return loss.sum() if reduced else loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        return gradient * grad_loss.unsqueeze(-1).to(gradient.dtype), None, None
+        if grad_loss.ndim == 0 and grad_loss == 1:  # a loss that ends here: spare a pass over all gates
+            return gradient, None, None, None, None
+        if grad_loss.ndim:
+            grad_loss = grad_loss.unsqueeze(-1)
+        return gradient * grad_loss.to(gradient.dtype), None, None, None, None
+
+
+def _loss_and_gradient(theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float) -> tuple[Tensor, Tensor]:
+    """Loss of every row and its gradient, both times the scale."""
+    if kernels.usable(theta):
+        flat = scale.reshape(-1).contiguous() if isinstance(scale, Tensor) else scale
+        targets = target.reshape(-1).contiguous()
+        loss, gradient = kernels.chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat)
+        return (loss * flat).view(target.shape), gradient.view(theta.shape)
+    # With one part each, the position in the chain is all that counts.
+    if len(parts.offsets) > len(parts.positions):
+        loss, gradient = _one_part(theta, parts.positions[target])
+    else:
+        loss, gradient = _several_parts(theta, target, parts.class_of)
+    return loss * scale, gradient * (scale.unsqueeze(-1) if isinstance(scale, Tensor) else scale)
 
 
 def _one_part(theta: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -298,7 +347,7 @@ def _checked_loss_input(
     class_of: Tensor | Sequence[int] | None,
     weight: Tensor | None,
     reduction: str,
-) -> Tensor:
+) -> _Parts:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
     if not theta.is_floating_point():
@@ -312,18 +361,36 @@ def _checked_loss_input(
             "target must have one class per row of theta, "
             f"expected shape {tuple(theta.shape[:-1])}, got {tuple(target.shape)}"
         )
-    k = theta.shape[-1] + 1
-    if class_of is None:
-        class_of, classes = torch.arange(k, device=theta.device), k
-    else:
-        class_of = check_class_of(class_of, k).to(theta.device)
-        classes = int(class_of.max()) + 1
-    if target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
-        found = f"{int(target.min())} to {int(target.max())}"
-        raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {found}")
+    parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
+    classes = len(parts.offsets) - 1
+    # The kernel looks at every target by itself.
+    if not kernels.usable(theta) and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
+        raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {target.min()} to {target.max()}")
     if weight is not None and weight.shape != (classes,):
         raise ValueError(f"weight must hold one number per class, shape ({classes},), got {tuple(weight.shape)}")
-    return class_of
+    return parts
+
+
+# A training loop brings the same map in every step: it is looked at once.
+_known_parts: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def _parts_of(class_of: Tensor | Sequence[int] | None, functions: int, device: torch.device) -> _Parts:
+    if class_of is None:
+        return _one_part_each(functions, device)
+    key = class_of if isinstance(class_of, Tensor) else torch.as_tensor(class_of)
+    version, parts = _known_parts.get(key, (None, None))
+    if version != key._version or len(key) != functions or parts.class_of.device != device:
+        checked = check_class_of(key, functions).to(device)
+        offsets = F.pad(torch.bincount(checked).cumsum(0), (1, 0))
+        parts = _Parts(checked, checked.argsort(stable=True), offsets)
+        _known_parts[key] = (key._version, parts)
+    return parts
+
+
+@lru_cache(maxsize=8)
+def _one_part_each(functions: int, device: torch.device) -> _Parts:
+    return _Parts(*(torch.arange(functions + more, device=device) for more in (0, 0, 1)))
 
 
 def _cumsum(x: Tensor) -> Tensor:
@@ -338,6 +405,17 @@ def _cumsum(x: Tensor) -> Tensor:
     before = F.pad(_cumsum(blocks[..., :-1, -1]), (1, 0))
     sums: Tensor = (blocks + before.unsqueeze(-1)).flatten(-2)
     return sums[..., :k]
+
+
+def _rows(x: Tensor) -> Tensor:
+    """All leading dimensions as one, in one piece of memory."""
+    return x.reshape(-1, x.shape[-1]).contiguous()
+
+
+def _without_gradient(*tensors: Tensor) -> bool:
+    """Whether a kernel may do the work: nobody will ask how it was done."""
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return not wanted and kernels.usable(*tensors)
 
 
 def _at_least_single(x: Tensor) -> Tensor:

@@ -236,9 +236,8 @@ class _Objective(nn.Module):
         super().__init__()
         self.network = network
         self.smoothness, self.label_smoothing, self.mixed = smoothness, label_smoothing, mixed
-        sigmoid = all(name == "sigmoid" for name in network.activation.names)
         # The closed form knows sigmoid chains, and cannot be mapped over copies.
-        self.closed_form = plain and sigmoid and label_smoothing == 0
+        self.closed_form = plain and network.activation.sigmoid and label_smoothing == 0
 
     def forward(self, x: Tensor, y: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
         """The loss, with penalties only while training; without classes, the most probable ones."""
@@ -248,7 +247,8 @@ class _Objective(nn.Module):
         if y is None:
             return network.log_probabilities(theta).argmax(-1)
         if self.closed_form:
-            losses = nll_loss(theta, y, network.class_of, reduction="none")
+            reduction = "mean" if weight is None else "none"
+            losses = nll_loss(theta, y, network.class_of, reduction=reduction)
         else:
             log_p = network.log_probabilities(theta, continued=True)
             losses = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)

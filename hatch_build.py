@@ -1,0 +1,38 @@
+"""Compiles the kernels when the package is installed; without a compiler it is installed without them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+FLAGS = "-O3 -std=c11 -fPIC -shared -fno-math-errno -fno-trapping-math -ffp-contract=fast"
+
+
+class KernelHook(BuildHookInterface):
+    """One C file, one compiler call."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Put chain.so beside chain.c; a failure is told and leaves torch's operators to do the work."""
+        folder = Path(self.root, "src", "punn", "kernels")
+        library = folder / "chain.so"
+        library.unlink(missing_ok=True)
+        if sys.platform == "win32":
+            return
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        command = [*compiler, *FLAGS.split(), str(folder / "chain.c"), "-o", str(library), "-lm"]
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            reason = getattr(error, "stderr", "") or error
+            self.app.display_warning(f"punn is installed without its C kernels: {reason}")
+            library.unlink(missing_ok=True)
+            return
+        build_data["artifacts"].append("src/punn/kernels/chain.so")
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True

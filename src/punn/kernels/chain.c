@@ -1,0 +1,95 @@
+/* The sigmoid chain on a processor: its loss with the gradient, its partition functions, its class sums.
+ *
+ * Plain C without any header but the standard ones: it is compiled when the package is installed, and without a
+ * compiler the same functions of punn.partition run on torch's operators. Every function is written once, in
+ * chain_rows.h, for float and for double. A loop over LANES numbers that do not depend on each other is what a
+ * compiler turns into vector instructions; sums are kept in double, or in one double per block of numbers.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One copy for the processors of the last ten years, one for all: the loader chooses. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#define LANES 16
+/* A product of BLOCK numbers between 1 and 2 is far from the largest double, so one logarithm serves them all. */
+#define BLOCK 512
+
+/* Python looks at this first: a library that was left over from another version is not used. */
+int punn_chain_version(void) { return 1; }
+
+/* exp(x) for x <= 0, to about one unit in the last place; 0 below the smallest normal number. */
+INLINE float exp_float(float x) {
+    float bounded = x < -87.33f ? -87.33f : x;
+    float n = rintf(bounded * 1.44269504f);
+    float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    union { int32_t i; float f; } power = {((int32_t)n + 127) * (1 << 23)};
+    return x < -87.33f ? 0.0f : p * power.f;
+}
+
+INLINE double exp_double(double x) {
+    double bounded = x < -708.3 ? -708.3 : x;
+    double n = rint(bounded * 1.4426950408889634);
+    double r = bounded - n * 6.93147180369123816490e-1 - n * 1.90821492927058770002e-10;
+    double p = 1.0 / 6227020800.0;
+    p = p * r + 1.0 / 479001600;
+    p = p * r + 1.0 / 39916800;
+    p = p * r + 1.0 / 3628800;
+    p = p * r + 1.0 / 362880;
+    p = p * r + 1.0 / 40320;
+    p = p * r + 1.0 / 5040;
+    p = p * r + 1.0 / 720;
+    p = p * r + 1.0 / 120;
+    p = p * r + 1.0 / 24;
+    p = p * r + 1.0 / 6;
+    p = p * r + 0.5;
+    p = p * r * r + r + 1.0;
+    /* Adding 1.5 * 2^52 leaves the integer in the low bits: vectors have no instruction for this conversion. */
+    union { double f; int64_t i; } shifted = {n + 6755399441055744.0};
+    union { int64_t i; double f; } power = {(shifted.i + 1023) * (1LL << 52)};
+    return x < -708.3 ? 0.0 : p * power.f;
+}
+
+/* log(1 + e) for 0 <= e <= 1, as twice the inverse hyperbolic tangent of e / (2 + e): nothing cancels. */
+INLINE float log1p_float(float e) {
+    float s = e / (2.0f + e), z = s * s;
+    float p = 2.0f / 15;
+    p = p * z + 2.0f / 13;
+    p = p * z + 2.0f / 11;
+    p = p * z + 2.0f / 9;
+    p = p * z + 2.0f / 7;
+    p = p * z + 2.0f / 5;
+    p = p * z + 2.0f / 3;
+    return p * z * s + 2.0f * s;
+}
+
+INLINE double log1p_double(double e) {
+    double s = e / (2.0 + e), z = s * s;
+    double p = 2.0 / 33;
+    for (int odd = 31; odd >= 3; odd -= 2) p = p * z + 2.0 / odd;
+    return p * z * s + 2.0 * s;
+}
+
+#define REAL float
+#define NAME(name) name##_float
+#include "chain_rows.h"
+#undef REAL
+#undef NAME
+
+#define REAL double
+#define NAME(name) name##_double
+#include "chain_rows.h"
