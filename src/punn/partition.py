@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from punn import kernels
+from punn.kernels import chain_class_sums, chain_loss, chain_partition, chain_sigmoid_partition, usable
 
 __all__ = [
     "check_class_of",
@@ -83,7 +83,7 @@ def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
         )
     log_accept, log_reject = _at_least_single(log_accept), _at_least_single(log_reject)
     if _without_gradient(log_accept, log_reject) and log_accept.dtype == log_reject.dtype:
-        return kernels.chain_partition(_rows(log_accept), _rows(log_reject)).view(*log_accept.shape[:-1], -1)
+        return chain_partition(_rows(log_accept), _rows(log_reject)).view(*log_accept.shape[:-1], -1)
     return log_remaining(log_reject) + F.pad(log_accept, (0, 1))
 
 
@@ -101,7 +101,7 @@ def log_sigmoid_partition(theta: Tensor) -> Tensor:
     """
     theta = _at_least_single(theta)
     if theta.shape[-1] and _without_gradient(theta):
-        return kernels.chain_sigmoid_partition(_rows(theta)).view(*theta.shape[:-1], -1)
+        return chain_sigmoid_partition(_rows(theta)).view(*theta.shape[:-1], -1)
     return log_partition(*log_sigmoid_gates(theta))
 
 
@@ -130,7 +130,7 @@ def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) 
     classes = int(class_of.max()) + 1 if classes is None else classes
     if _without_gradient(log_h):
         class_of = class_of.contiguous()
-        return kernels.chain_class_sums(_rows(log_h), class_of, classes).view(*log_h.shape[:-1], classes)
+        return chain_class_sums(_rows(log_h), class_of, classes).view(*log_h.shape[:-1], classes)
     if classes == class_of.shape[-1]:
         return log_h[..., class_of.argsort()]
     index = class_of.expand(log_h.shape)
@@ -270,10 +270,10 @@ class _ChainNLL(torch.autograd.Function):
 
 def _loss_and_gradient(theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float) -> tuple[Tensor, Tensor]:
     """Loss of every row and its gradient, both times the scale."""
-    if kernels.usable(theta):
+    if usable(theta):
         flat = scale.reshape(-1).contiguous() if isinstance(scale, Tensor) else scale
         targets = target.reshape(-1).contiguous()
-        loss, gradient = kernels.chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat)
+        loss, gradient = chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat)
         return (loss * flat).view(target.shape), gradient.view(theta.shape)
     # With one part each, the position in the chain is all that counts.
     if len(parts.offsets) > len(parts.positions):
@@ -364,7 +364,7 @@ def _checked_loss_input(
     parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
     classes = len(parts.offsets) - 1
     # The kernel looks at every target by itself.
-    if not kernels.usable(theta) and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
+    if not usable(theta) and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
         raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {target.min()} to {target.max()}")
     if weight is not None and weight.shape != (classes,):
         raise ValueError(f"weight must hold one number per class, shape ({classes},), got {tuple(weight.shape)}")
@@ -379,6 +379,7 @@ def _parts_of(class_of: Tensor | Sequence[int] | None, functions: int, device: t
     if class_of is None:
         return _one_part_each(functions, device)
     key = class_of if isinstance(class_of, Tensor) else torch.as_tensor(class_of)
+    parts: _Parts
     version, parts = _known_parts.get(key, (None, None))
     if version != key._version or len(key) != functions or parts.class_of.device != device:
         checked = check_class_of(key, functions).to(device)
@@ -415,7 +416,7 @@ def _rows(x: Tensor) -> Tensor:
 def _without_gradient(*tensors: Tensor) -> bool:
     """Whether a kernel may do the work: nobody will ask how it was done."""
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return not wanted and kernels.usable(*tensors)
+    return not wanted and usable(*tensors)
 
 
 def _at_least_single(x: Tensor) -> Tensor:

@@ -35,10 +35,10 @@ def _load() -> dict[str, Any] | None:
             return None
     except (OSError, AttributeError):  # compiled for another machine, or not ours
         return None
-    functions = {}
+    functions: dict[str, Any] = {}
     for name, arguments in (("loss", _LOSS), ("partition", _PARTITION), ("class_sums", _CLASS_SUMS)):
         for kind in ("float", "double"):
-            function = library[f"punn_chain_{name}_{kind}"]
+            function: Any = library[f"punn_chain_{name}_{kind}"]
             function.argtypes, function.restype = arguments, _COUNT
             functions[f"{name} {kind}"] = function
     return functions
