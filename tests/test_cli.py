@@ -122,7 +122,7 @@ def test_the_commands_that_train_proposes_work(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = run("train", folder / "penguins.csv", "-t", "species", "--epochs", "2")
     proposed = done.stdout.split("what next")[1].strip().splitlines()
-    assert [line.split()[1] for line in proposed] == ["info", "explain", "predict"]
+    assert [line.split()[1] for line in proposed] == ["info", "explain", "report", "predict"]
     for line in proposed:
         assert run(*line.split()[1:]).exit_code == 0
 

@@ -248,6 +248,7 @@ def test_images_keep_the_pixels_that_a_model_leaves_out():
         ({"gates": "fourier"}, 2, 2, 40),
         ({"gates": "shared", "hidden": (8,), "parts": 2}, 110, 3, 230),
         ({"hidden": (4,)}, 2, 1, 20),
+        ({"hidden": (2,)}, 1, 2, 10),
         ({"hidden": (2,)}, 2, 200, 10),
     ],
 )

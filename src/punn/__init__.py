@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from punn.network import PUNN, PUNNHead
     from punn.partition import gates_from_probabilities, log_partition, nll_loss
     from punn.persistence import load
+    from punn.report import report_html, write_report
     from punn.trace import GateTrace
 
 __version__ = "0.1.0"
@@ -35,6 +36,8 @@ __all__ = [
     "load",
     "log_partition",
     "nll_loss",
+    "report_html",
+    "write_report",
 ]
 
 # Where every public name lives. It is imported when it is first asked for: torch takes seconds,
@@ -52,6 +55,8 @@ _HOMES = {
     "load": "punn.persistence",
     "log_partition": "punn.partition",
     "nll_loss": "punn.partition",
+    "report_html": "punn.report",
+    "write_report": "punn.report",
 }
 
 

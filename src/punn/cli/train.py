@@ -396,6 +396,7 @@ def _tell_next(screen: Screen, model: PUNNClassifier, examples: Examples, source
     screen.say("what next", "bold")
     screen.say(f" punn info {file}")
     screen.say(f" punn explain {file} {table} --row {row} --why-not {shlex.quote(rival)}")
+    screen.say(f" punn report {file} {table} -o report.html")
     screen.say(f" punn predict {file} {table} -o predictions.csv")
 
 

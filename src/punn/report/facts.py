@@ -58,8 +58,9 @@ def training_rows(model: Any) -> tuple[int | None, str | None]:
     summary = summary if isinstance(summary, dict) else {}
     rows, table = summary.get("rows"), summary.get("table")
     count = rows.get("train") if isinstance(rows, dict) else None
-    if not isinstance(count, int) and model.coverage_ is not None:
-        count = int(model.coverage_.rows.sum())
+    coverage = getattr(model, "coverage_", None)
+    if not isinstance(count, int) and coverage is not None:
+        count = int(coverage.rows.sum())
     return (count if isinstance(count, int) else None), (table if isinstance(table, str) else None)
 
 

@@ -20,7 +20,7 @@ __all__ = ["Table", "shown_rows"]
 
 BYTES = 1_500_000  # of all rows together
 COLUMNS = 200  # columns of a row that are shown
-LISTED = 3  # of them in the list of rows
+LISTED = 2  # of them in the list of rows
 
 
 @dataclass(frozen=True)
