@@ -102,6 +102,12 @@ figures.calibration = () => {
   ], { xaxis: { ...axis, title: { text: "confidence" } }, yaxis: { ...axis, title: { text: "share that is right" } } });
 };
 
+// Labels that would touch each other are turned.
+function slant(id, texts) {
+  const longest = Math.max(...texts.map((text) => text.length));
+  return 8 * (longest + 2) * texts.length > 0.75 * $(id).clientWidth ? -45 : 0;
+}
+
 function matrix(id, values, texts, hover, across, scale, title) {
   const down = data.matrices.order.map(className);
   const few = down.length <= (narrow() ? 6 : 12);
@@ -119,7 +125,7 @@ function matrix(id, values, texts, hover, across, scale, title) {
     colorscale: scale, showscale: !narrow(),
     colorbar: { thickness: 8, outlinewidth: 0, tickformat: ".0%", nticks: 4 },
   }], { xaxis: { ...ticks(across, narrow() ? 8 : 15), title: { text: title },
-                 tickangle: down.length > 5 || narrow() ? -45 : 0 },
+                 tickangle: slant(id, ticks(across, narrow() ? 8 : 15).ticktext) },
         yaxis: { ...ticks(down, narrow() ? 14 : 30), title: { text: "true class" }, autorange: "reversed" } });
 }
 
@@ -160,7 +166,7 @@ figures.travel = () => {
     { x: places, y: data.reached, mode: long ? "lines" : "lines+markers", hovertext: hover, hoverinfo: "text",
       line: { color: css("ink"), width: 2, shape: "hvh" }, marker: { size: 6 } },
   ], { bargap: 0.25, hovermode: "closest",
-       xaxis: { tickvals: shown, ticktext: labels, tickangle: places.length > 8 || narrow() ? -45 : 0, showgrid: false,
+       xaxis: { tickvals: shown, ticktext: labels, tickangle: slant("travel", labels), showgrid: false,
                 title: { text: "functions in the chain's order" }, anchor: long ? "y2" : "y" },
        yaxis: { ...share, range: [0, 1.05], title: { text: long ? "left" : "share of the mass" },
                 domain: [long ? 0.45 : 0, 1] },
