@@ -212,6 +212,12 @@ def test_images_stand_beside_their_traces(page, folder):
     np.testing.assert_allclose(pixels, raw * 255 / 16, atol=1)
     assert page.locator("#map").count() == 0
     assert page.locator("details.card canvas").count() == 10
+    page.locator("#search").fill("wrong")
+    shown = int(page.locator("#count").inner_text().split()[0])
+    assert page.locator("#gallery button").count() == min(shown, 90) > 0
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator("#gallery button").last.click()
+    page.wait_for_function("document.querySelector('#row-title').getBoundingClientRect().top < 300")
 
 
 def test_names_with_html_are_shown_as_text(page, folder):

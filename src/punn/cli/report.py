@@ -74,7 +74,8 @@ def report(
         write_whole(path, html)
         if labels is None:
             screen.note("the table has no labels, so that nothing is scored; --target names their column")
-        screen.say(f"wrote {path}: {len(source.frame):,} rows, {len(html) / 1e6:.1f} MB; open it in a browser")
+        rows = f"{len(source.frame):,} row{'' if len(source.frame) == 1 else 's'}"
+        screen.say(f"wrote {path}: {rows}, {len(html) / 1e6:.1f} MB; open it in a browser")
         screen.document({"model": model, "table": table, "out": path, "rows": len(source.frame), "bytes": len(html)})
 
 

@@ -323,6 +323,11 @@ for (const button of document.querySelectorAll(".pick"))
 
 // ---------------------------------------------------------------- one row
 
+// Where the chosen row does not stand beside what was clicked, the page goes there.
+function reveal() {
+  if (window.innerWidth < 960) $("detail").scrollIntoView();
+}
+
 function showRow(entry) {
   $("row-title").textContent = `Row ${entry.row.toLocaleString("en")}`;
   const verdict = isWrong(entry)
@@ -406,7 +411,7 @@ function pictureOf(entry) {
   const button = element("button", { type: "button", "data-row": entry.row, "aria-pressed": "false",
     "aria-label": `row ${entry.row}: ${className(entry.winner)}` }, canvas,
     element("span", { class: isWrong(entry) ? "wrong" : null }, className(entry.winner)));
-  button.addEventListener("click", () => choose(entry));
+  button.addEventListener("click", () => { choose(entry); reveal(); });
   return button;
 }
 
@@ -602,7 +607,7 @@ const seen = new IntersectionObserver((entries) => {
       const point = event.points.find((one) => one.customdata !== undefined);
       if (!point) return;
       choose(data.rows[point.customdata]);
-      if (window.innerWidth < 960) $("detail").scrollIntoView();
+      reveal();
     });
   }
 }, { rootMargin: "300px" });
