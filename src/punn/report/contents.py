@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from punn.ledger import Array, show
 from punn.regions import Regions
 from punn.report.answers import Answers, answers_of, true_codes
 from punn.report.cards import cards, shown_classes
-from punn.report.choice import choose
+from punn.report.choice import Choice, choose
 from punn.report.facts import facts, kept_scores, training_rows
-from punn.report.images import layout_of_names, layout_of_shape
+from punn.report.images import Layout, layout_of_names, layout_of_shape
 from punn.report.maps import influence, maps
 from punn.report.measures import confused, confusion, measures
 from punn.report.shown import Table, shown_rows
@@ -25,6 +26,30 @@ __all__ = ["contents"]
 SOME = 5000  # rows by which classes and maps are described
 CURVE = 400  # points of the loss curve
 INFLUENCES = 12  # features whose influence is shown
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Everything that is computed, before it is put into words and arrays."""
+
+    model: Any
+    table: Table
+    layout: Layout | None
+    answers: Answers
+    choice: Choice
+    regions: Regions
+    some: NDArray[np.intp]
+    moved: Array | None
+
+    @property
+    def names(self) -> list[str]:
+        """The classes as text."""
+        return [str(label) for label in self.model.classes_.tolist()]
+
+    @property
+    def order(self) -> list[int]:
+        """The classes in the chain's order."""
+        return list(dict.fromkeys(self.model.network_.class_of.tolist()))
 
 
 def contents(
@@ -37,58 +62,79 @@ def contents(
     image: tuple[int, ...] | None,
     seed: int,
 ) -> dict[str, Any]:
-    """Everything on the page: see :func:`punn.report.report_html` for the arguments."""
+    """Everything on the page: see :func:`punn.report.report_html` for the arguments.
+
+    Returns:
+        `text`, what the template writes, and `data`, what the script shows.
+    """
+    found = _find(model, X, y, X if table is None else table, image, seed)
+    answers, numbers = found.answers, found.table.numbers
+    score = measures(answers, seed)
+    rows = shown_rows(model, found.table, answers, found.choice, found.layout, found.moved)
+    planes = None if found.moved is None else maps(model, numbers[found.some], found.moved)
+    labels = {"source": source, "labels": _labels_note(y, answers), "same": training_rows(model)[1] == source}
+    return {
+        "text": _texts(found)
+        | labels
+        | {"score": score, "has_maps": planes is not None}
+        | _looks(answers, rows["rows"]),
+        "data": _arrays(found)
+        | {"score": score, "maps": planes, "points": _points(numbers, planes, rows["rows"])}
+        | {"matrices": _matrices(answers, found.order) if score else None}
+        | rows,
+    }
+
+
+def _find(
+    model: Any, X: ArrayLike, y: ArrayLike | None, table: Any, image: tuple[int, ...] | None, seed: int
+) -> _Found:
     numbers = np.asarray(numbers_of(model, X), dtype=np.float64)
-    shown = Table.of(model, numbers, None if image is not None else X if table is None else table)
+    shown = Table.of(model, numbers, None if image is not None else table)
     layout = layout_of_names(shown.names) if image is None else layout_of_shape(image, numbers.shape[1])
     answers = answers_of(model, numbers, true_codes(y, model.classes_, len(numbers)))
-    order = list(dict.fromkeys(model.network_.class_of.tolist()))
-    few = shown_classes(answers, order)
-    choice = choose(answers, len(order), seed)
-    rng = np.random.default_rng(seed)
-    some = np.sort(rng.choice(len(numbers), min(len(numbers), SOME), replace=False))
-    regions = _regions(model, numbers, answers)
-    described = numbers[some] if layout is None else shown.pixels(layout, some)
-    moved = None if layout is not None else influence(model, numbers[some], seed)
-    score = measures(answers, seed)
-    rows = shown_rows(model, shown, answers, choice, layout, moved)
-    planes = None if moved is None else maps(model, numbers[some], moved)
+    some = np.sort(np.random.default_rng(seed).choice(len(numbers), min(len(numbers), SOME), replace=False))
+    return _Found(
+        model,
+        shown,
+        layout,
+        answers,
+        choose(answers, len(model.classes_), seed),
+        _regions(model, numbers, answers),
+        some,
+        None if layout is not None else influence(model, numbers[some], seed),
+    )
+
+
+def _texts(found: _Found) -> dict[str, Any]:
+    model, answers, order = found.model, found.answers, found.order
+    numbers = found.table.numbers[found.some]
+    described = numbers if found.layout is None else found.table.pixels(found.layout, found.some)
+    shown = shown_classes(answers, order)
     return {
-        "text": {
-            "source": source,
-            "rows": len(numbers),
-            "facts": facts(model),
-            "kept": kept_scores(model),
-            "score": score,
-            "labels": _labels_note(y, answers),
-            "same": training_rows(model)[1] == source,
-            "names": [str(label) for label in model.classes_.tolist()],
-            "order": order,
-            "cards": cards(regions, answers, choice, few, some, described, layout),
-            "training": regions.training,
-            "confused": confused(confusion(answers, order), order),
-            "travel": _travel(answers),
-            "influences": _influences(model, moved),
-            "looks": _looks(answers, rows["rows"]),
-            "shown": len(rows["rows"]),
-            "image": layout is not None,
-            "has_maps": planes is not None,
-            "even": float(np.log(len(order))),
-        },
-        "data": {
-            "classes": [str(label) for label in model.classes_.tolist()],
-            "colors": _colors(model),
-            "functions": [region.name for region in regions],
-            "class_of": model.network_.class_of.tolist(),
-            "score": score,
-            "matrices": _matrices(answers, order, few) if score else None,
-            "reached": answers.reached,
-            "mass": answers.mass,
-            "loss": _thinned(model.loss_curve_),
-            "maps": planes,
-            "points": _points(numbers, planes, rows["rows"]),
-            **rows,
-        },
+        "rows": len(answers.winner),
+        "facts": facts(model),
+        "kept": kept_scores(model),
+        "names": found.names,
+        "order": order,
+        "cards": cards(found.regions, answers, found.choice, shown, found.some, described, found.layout),
+        "training": found.regions.training,
+        "confused": confused(confusion(answers, order), order),
+        "travel": _travel(answers),
+        "influences": _influences(model, found.moved),
+        "image": found.layout is not None,
+        "even": float(np.log(len(order))),
+    }
+
+
+def _arrays(found: _Found) -> dict[str, Any]:
+    return {
+        "classes": found.names,
+        "colors": _colors(found.model),
+        "functions": [region.name for region in found.regions],
+        "class_of": found.model.network_.class_of.tolist(),
+        "reached": found.answers.reached,
+        "mass": found.answers.mass,
+        "loss": _thinned(found.model.loss_curve_),
     }
 
 
@@ -119,8 +165,9 @@ def _colors(model: Any) -> list[str]:
     return [*colors, QUIET] if unknown else colors
 
 
-def _matrices(answers: Answers, order: list[int], few: list[int]) -> dict[str, Any]:
-    """Confusion and blame, for the classes in `few`."""
+def _matrices(answers: Answers, order: list[int]) -> dict[str, Any]:
+    """Confusion and blame, for the classes that are shown."""
+    few = shown_classes(answers, order)
     places = [order.index(c) for c in few]
     return {
         "order": few,
@@ -160,15 +207,15 @@ def _points(X: Array, planes: dict[str, Any] | None, rows: list[dict[str, Any]])
     return [[float(f"{value:.5g}") for value in row] for row in values.tolist()]
 
 
-def _looks(answers: Answers, rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """What a card says about each of the shown rows."""
-    numbers = [entry["row"] for entry in rows]
-    return {
-        i: {
-            "p": float(answers.confidence[i]),
-            "true": int(answers.true[i]),
-            "second": int(answers.second[i]),
-            "next": float(answers.runner_up[i]),
+def _looks(answers: Answers, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a card says about each of the shown rows, and how many there are."""
+    looks = {
+        entry["row"]: {
+            "p": entry["p"],
+            "true": entry["true"],
+            "second": int(answers.second[entry["row"]]),
+            "next": float(answers.runner_up[entry["row"]]),
         }
-        for i in numbers
+        for entry in rows
     }
+    return {"looks": looks, "shown": len(looks)}
