@@ -78,8 +78,8 @@ def calibration_bins(hit: NDArray[np.bool_], confidence: Array, bins: int = BINS
 def confusion(answers: Answers, order: list[int]) -> NDArray[np.int64]:
     """Rows by true class (down) and predicted class (across), both in the chain's order, shape (C, C)."""
     known = answers.known
-    if not known.any():
-        return np.zeros((len(order), len(order)), dtype=np.int64)
+    if len(order) == 1 or not known.any():  # of which scikit-learn warns
+        return np.full((len(order), len(order)), known.sum(), dtype=np.int64)
     return np.asarray(confusion_matrix(answers.true[known], answers.winner[known], labels=order))
 
 
