@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= passive
 # Figures are drawn into files, never on a screen.
 export MPLBACKEND ?= agg
 
-.PHONY: setup demo test lint types bench clean
+.PHONY: setup demo test lint types bench results clean
 
 setup: $(VENV)/.installed
 
@@ -34,6 +34,10 @@ types: setup
 bench: setup
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.accuracy
+
+# The page of results, from the files of `punn reproduce`.
+results: setup
+	$(BIN)/python -m punn.experiments.results
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,8 +12,18 @@ X, y = helix(seed=42)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=42, stratify=y)
 
 for activation in ("sigmoid", "gaussian", "bump"):
-    hidden = (128, 128) if activation == "bump" else (32, 32)
-    model = PUNNClassifier("mlp", activation, hidden=hidden, epochs=200, learning_rate=0.01, random_state=42)
+    model = PUNNClassifier(
+        "mlp",
+        activation,
+        hidden=(128, 128) if activation == "bump" else (32, 32),
+        epochs=200,
+        batch_size=32,
+        learning_rate=0.01,
+        # Spirals are learned late, after a long time in which nothing seems to happen: no decay, no early end.
+        weight_decay=0.0,
+        early_stopping=False,
+        random_state=42,
+    )
     model.fit(X_train, y_train)
     accuracy = model.score(X_test, y_test)
     print(f"{activation:<9} {accuracy:.1%} of the test rows with {model.n_parameters_:,} parameters")

@@ -100,6 +100,7 @@ class PartitionDisplay:
         function: int | str | None = None,
         data: bool = True,
         outlines: bool = True,
+        bar: bool = True,
         title: str | None = None,
     ) -> Self:
         """Draw the classes, or one partition function.
@@ -109,6 +110,7 @@ class PartitionDisplay:
             function: The number or the name of a partition function to draw instead of the classes.
             data: Whether to draw the rows.
             outlines: Whether to draw where the gates of shapes accept a half.
+            bar: Whether to draw the color bar of a partition function.
             title: A title instead of the usual one.
         """
         own = ax is None
@@ -116,7 +118,7 @@ class PartitionDisplay:
         if function is None:
             self._classes(ax)
         else:
-            self._function(ax, self._number(function))
+            self._function(ax, self._number(function), bar)
         if outlines:
             self._outlines(ax, None if function is None else self._number(function))
         if data and self.plane.points is not None:

@@ -83,9 +83,9 @@ def tasks(seeds: int, quick: bool) -> list[Task]:
     return [
         Task(model, name, seed, {**settings, "width": width})
         for seed in range(seeds)
-        for width in (WIDTHS[:2] if quick else WIDTHS)
         for name in MAPS
         for model in MODELS
+        for width in (WIDTHS[:2] if quick else WIDTHS)
     ]
 
 
@@ -196,15 +196,15 @@ def table(runs: list[Run]) -> str:
 
 def figures(runs: list[Run], quick: bool) -> dict[str, Figure]:
     """Error against width, on logarithmic scales."""
-    from punn.displays.style import INK, class_colors, import_matplotlib
+    from punn.displays.style import INK, MARKERS, class_colors, import_matplotlib
 
     widths = sorted({run["configuration"]["width"] for run in runs})
     figure, ax = import_matplotlib().subplots(figsize=(6.4, 4.2), layout="constrained")
-    for color, name in zip(class_colors(len(MAPS)), MAPS, strict=True):
+    for color, marker, name in zip(class_colors(len(MAPS)), MARKERS, MAPS, strict=False):
         for model, line in zip(MODELS, ("-", "--"), strict=True):
             errors = [mean_and_deviation(_errors(runs, model, name, width))[0] for width in widths]
-            ax.plot(widths, errors, line, color=color, marker="o", markersize=4, label=f"{name}, {model}")
-    ax.axhline(BELOW, color=INK, linewidth=0.8, linestyle=":")
+            ax.plot(widths, errors, line, color=color, marker=marker, markersize=4, label=f"{name}, {model}")
+    ax.axhline(BELOW, color=INK, linewidth=0.8, linestyle=":", label=f"the bar at the widest, {BELOW}")
     ax.set_xscale("log", base=2)
     ax.set(yscale="log", xlabel="width of the hidden layers", ylabel=r"uniform error $\max_i\,\|h_i - p_i\|_\infty$")
     ax.set_xticks(widths, [str(width) for width in widths])

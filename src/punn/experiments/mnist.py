@@ -5,6 +5,9 @@ permutations, with the same seeds for each. Pixels are standardised by one mean 
 training pixels. The figure shows two test digits found by rule: of the right answers the least probable one, of
 the wrong answers the most probable one.
 
+With our own settings the same gates also see distorted copies of the training digits, and the step size goes down
+to zero. All settings were chosen by the last 10,000 training rows, with the others to learn from.
+
 The quick version takes scikit-learn's digits of 8 x 8 pixels in MNIST's place, which need no download.
 """
 
@@ -25,21 +28,25 @@ __all__ = ["BEST", "STUDY", "data_of", "model_of", "orders"]
 
 #: The paper's settings; it does not say how wide its gates are.
 SETTINGS: dict[str, Any] = {
-    "hidden": [64, 64],
+    "hidden": [48, 48],
     "epochs": 20,
     "batch_size": 128,
     "learning_rate": 0.001,
     "schedule": "constant",
     "weight_decay": 0.0,
 }
-#: Our own settings for the same gates.
+#: Our own settings for the same gates: an epoch goes over the digits and over distorted copies of them.
 BEST_SETTINGS: dict[str, Any] = {
     **SETTINGS,
-    "epochs": 40,
+    "epochs": 10,
+    "batch_size": 256,
     "learning_rate": 0.002,
     "schedule": "cosine",
-    "weight_decay": 1.0,
+    "copies": 5,
 }
+
+# What our own settings must exceed.
+BEST_BAR = 98.5
 
 
 def orders() -> dict[str, list[int]]:
@@ -62,7 +69,7 @@ def best_tasks(seeds: int, quick: bool) -> list[Task]:
 
 
 def _tasks(model: str, settings: dict[str, Any], chosen: dict[str, list[int]], seeds: int, quick: bool) -> list[Task]:
-    fast = {"epochs": 2, "hidden": [8, 8], "learning_rate": 0.01} if quick else {}
+    fast = {"epochs": 2, "hidden": [8, 8], "learning_rate": 0.01, "batch_size": 128} if quick else {}
     return [
         Task(f"{model}, {name}", "digits" if quick else "mnist", seed, {**settings, **fast, "order": order})
         for seed in range(seeds)
@@ -94,6 +101,7 @@ def model_of(task: Task, checkpoint: Path | None = None) -> PUNNClassifier:
     """The estimator of a run."""
     from punn.classifier import PUNNClassifier
 
+    settings = {name: value for name, value in task.configuration.items() if name != "copies"}
     return PUNNClassifier(
         gates="mlp",
         activation="sigmoid",
@@ -102,13 +110,27 @@ def model_of(task: Task, checkpoint: Path | None = None) -> PUNNClassifier:
         precision="single",
         random_state=task.seed,
         checkpoint=checkpoint,
-        **task.configuration,
+        **settings,
     )
+
+
+def with_copies(X: Any, y: Any, copies: int, seed: int) -> tuple[Any, Any]:
+    """The digits, and distorted copies of all of them."""
+    import numpy as np
+    import torch
+
+    from punn.experiments.distortion import distorted
+
+    side = int(X.shape[1] ** 0.5)
+    pictures, generator = torch.from_numpy(X).view(-1, side, side), torch.Generator().manual_seed(seed)
+    more = [distorted(pictures, generator).flatten(1).numpy() for _ in range(copies)]
+    return np.concatenate([X, *more]), np.tile(y, copies + 1)
 
 
 def run(task: Task, checkpoint: Path) -> dict[str, Any]:
     """Fit, from its last checkpoint if it was stopped, and judge; the first run also tells of two digits."""
     X_train, X_test, y_train, y_test = data_of(task.dataset)
+    X_train, y_train = with_copies(X_train, y_train, task.configuration.get("copies", 0), task.seed)
     model = model_of(task, checkpoint)
     result = fit_and_score(model, X_train, y_train, X_test, y_test)
     if task.seed == 0 and "identity" in task.model:
@@ -158,25 +180,28 @@ def table(runs: list[Run]) -> str:
         order = name.removeprefix("sigmoid, ")
         paper = MNIST["mean"][order]
         theirs = f"{paper:.2f} ± {MNIST['std'][order]:.2f}"
-        rows.append([order, theirs, f"{mean:.2f} ± {deviation:.2f}", verdict(mean, paper, 2)])
+        bar = _bar(round(mean, 2) >= paper) if order == "identity" else "-"
+        rows.append([order, theirs, f"{mean:.2f} ± {deviation:.2f}", verdict(mean, paper, 2), bar])
     means = [mean for mean, _ in cells.values()]
     spread = {
         "std of the orders' means": mean_and_deviation(means)[1],
         "range of the orders' means": max(means) - min(means),
         "mean of the seeds' deviations": mean_and_deviation([deviation for _, deviation in cells.values()])[0],
     }
-    spreads = [[name, f"{MNIST[name]:.2f}", f"{ours:.2f}"] for name, ours in spread.items()]
-    ours, largest = cells["sigmoid, identity"][0], spread["range of the orders' means"]
-    met = round(ours, 2) >= MNIST["mean"]["identity"] and round(largest, 2) <= MNIST["range of the orders' means"]
+    spreads = [
+        [name, f"{MNIST[name]:.2f}", f"{ours:.2f}", _bar(round(ours, 2) <= MNIST[name]) if "range" in name else "-"]
+        for name, ours in spread.items()
+    ]
     seeds = len({run["seed"] for run in runs})
     text = [
         "# MNIST: test accuracy in percent under ten orders of the classes",
-        markdown(["order", "paper", "ours", ""], rows),
-        markdown(["spread", "paper", "ours"], spreads),
+        markdown(["order", "paper", "ours", "", "bar"], rows),
+        markdown(["spread", "paper", "ours", "bar"], spreads),
         f"Nine gates with H_g = {runs[0]['configuration']['hidden'][0]} units in each of two hidden layers, "
-        f"{runs[0]['parameters']:,} parameters together; mean and deviation over {seeds} seeds. The bar, the identity "
-        f"at least at the paper's and the range of the orders' means at most 0.34, is {'met' if met else 'missed'}. "
-        "The orders of the permutations are ours: the paper does not print its own.",
+        f"{runs[0]['parameters']:,} parameters together; mean and deviation over {seeds} "
+        f"seed{'s' if seeds > 1 else ''}. The bars: the identity at least as good as the paper's, the orders' means "
+        "no further apart. The orders of the permutations are ours, for the paper does not print its own: only the "
+        "identity can be compared by itself.",
     ]
     return "\n\n".join([*text, *_told(runs)])
 
@@ -186,50 +211,63 @@ def best_table(runs: list[Run]) -> str:
     mean, deviation = mean_and_deviation([run["accuracy"] for run in runs])
     paper = MNIST["mean"]["identity"]
     cells = ["identity", f"{runs[0]['parameters']:,}", f"{paper:.2f}", f"{mean:.2f} ± {deviation:.2f}"]
+    cells += [verdict(mean, paper, 2), _bar(mean > BEST_BAR)]
     text = [
         "# MNIST with our own settings: test accuracy in percent",
-        markdown(["order", "parameters", "paper", "ours", ""], [[*cells, verdict(mean, paper, 2)]]),
-        f"Mean and deviation over {len(runs)} seeds. The bar, above 98.5, is {'met' if mean > 98.5 else 'missed'}.",
+        markdown(["order", "parameters", "paper", "ours", "", "bar"], [cells]),
+        f"Mean and deviation over {len(runs)} seeds. The same gates as in the study of orders, trained on the digits "
+        f"and on {runs[0]['configuration']['copies']} distorted copies of each. The bar: above {BEST_BAR} with no more "
+        "parameters.",
     ]
     return "\n\n".join([*text, *_told(runs)])
 
 
+def _bar(met: bool) -> str:
+    return "met" if met else "missed"
+
+
 def _told(runs: list[Run]) -> list[str]:
     """The sentences about the two digits."""
-    examples = next(run["examples"] for run in runs if "examples" in run)
-    lines = [
-        f"* {e['what']} (row {e['row']}, a {e['true']} taken for a {e['predicted']}): {e['why_not']}" for e in examples
-    ]
+    lines = [f"* {e['what']} (test row {e['row']}, {_read(e)}): {e['why_not']}" for e in _examples(runs)]
     return ["## Two digits of the test set, found by rule", "\n".join(" ".join(line.split()) for line in lines)]
 
 
+def _examples(runs: list[Run]) -> list[dict[str, Any]]:
+    examples: list[dict[str, Any]] = next(run["examples"] for run in runs if "examples" in run)
+    return examples
+
+
+def _read(example: dict[str, Any]) -> str:
+    """What a digit is, and what it was read as.
+
+    Example:
+        >>> _read({"true": 5, "predicted": 6})
+        'a 5 read as 6'
+    """
+    return f"a {example['true']} read as {example['predicted']}"
+
+
 def figures(runs: list[Run], quick: bool) -> dict[str, Figure]:
-    """The gates of the two digits, beside their pictures."""
+    """The gates of the two digits, beside their pictures and above what the trace says."""
+    from textwrap import fill
+
     import numpy as np
 
     from punn.displays import TraceDisplay
     from punn.displays.style import import_matplotlib
 
-    examples = next(run["examples"] for run in runs if "examples" in run)
-    figure, axes = import_matplotlib().subplots(2, 2, figsize=(9.5, 8.0), width_ratios=(1, 3), layout="constrained")
-    for (left, right), example in zip(axes, examples, strict=True):
+    figure, axes = import_matplotlib().subplots(2, 2, figsize=(9.5, 8.2), width_ratios=(1, 3.2), layout="constrained")
+    for letter, (left, right), example in zip("ab", axes, _examples(runs), strict=True):
         left.imshow(np.array(example["image"]), cmap="gray_r")
         left.set_axis_off()
-        left.set_title(f"a {example['true']}", fontsize="medium")
+        gates, remaining, partition = (np.array(example[name]) for name in ("gates", "remaining", "partition"))
         winning = np.array([name == str(example["predicted"]) for name in example["names"]])
-        partition = np.array(example["partition"])
-        gates, remaining = np.array(example["gates"]), np.array(example["remaining"])
-        display = TraceDisplay(
-            example["names"],
-            gates,
-            remaining,
-            partition,
-            winning,
-            example["predicted"],
-            float(partition[winning].sum()),
-        )
         p = float(partition[winning].sum())
-        display.plot(right, title=f"{example['what']}: predicted {example['predicted']}, p = {p:.2f}")
+        display = TraceDisplay(example["names"], gates, remaining, partition, winning, example["predicted"], p)
+        display.plot(right, title=f"({letter}) {example['what']}: {_read(example)} with p = {p:.2f}")
+        sentence = fill(" ".join(example["why_not"].split()), 88)
+        right.set_xlabel(f"{right.get_xlabel()}\n\n{sentence}")
+    axes[1, 1].get_legend().remove()  # the first one serves both
     return {"traces": figure}
 
 

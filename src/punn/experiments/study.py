@@ -258,6 +258,18 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, marks, *lines))
 
 
+def clock(seconds: float) -> str:
+    """Hours, if any, minutes and seconds.
+
+    Example:
+        >>> clock(75), clock(7384.2)
+        ('1:15', '2:03:04')
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure as PNG and PDF, the same bytes for the same figure, and close it."""
     from io import BytesIO
@@ -282,18 +294,17 @@ class _Progress:
     def __init__(self, name: str, total: int, missing: int, stream: TextIO) -> None:
         self.name, self.total, self.missing, self.stream = name, total, missing, stream
         self.done, self.began = 0, time.monotonic()
-        if missing < total:
-            self._print(f"{total - missing} of {total} runs are there already")
+        there = f"; {total - missing} of {total} runs are there already" if missing < total else ""
+        self._print(f"{missing or 'no'} runs to do{there}")
 
     def tell(self, run: Run) -> None:
         """A run is done."""
         self.done += 1
         left = (time.monotonic() - self.began) / self.done * (self.missing - self.done)
         number = self.total - self.missing + self.done
-        minutes, seconds = divmod(round(left), 60)
         label = f"{run['model']} on {run['dataset']}, seed {run['seed']}"
         score = "" if run["accuracy"] is None else f": {run['accuracy']:.2f}%"
-        self._print(f"{number}/{self.total}  {label}{score}  {minutes}:{seconds:02} left")
+        self._print(f"{number}/{self.total}  {label}{score}  {clock(left)} left")
 
     def _print(self, text: str) -> None:
         print(f"{self.name}: {text}", file=self.stream, flush=True)

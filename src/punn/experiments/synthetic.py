@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "MODELS", "STUDY", "data_of", "model_of"]
 
-DATASETS = ("moons", "circles", "xor", "helix")
+#: The sets, and what figures call them.
+DATASETS = {"moons": "Moons", "circles": "Circles", "xor": "XOR", "helix": "Helix"}
 MODELS = {"sigmoid": "PUNN-Sigma", "bump": "PUNN-Bump", "gaussian": "PUNN-Gaussian", "softmax": "softmax MLP"}
 #: The seed of the paper's table.
 SEED = 42
@@ -134,19 +135,23 @@ def table(runs: list[Run]) -> str:
 
 
 def figures(runs: list[Run], quick: bool) -> dict[str, Figure]:
-    """h_0 and h_1 of the sigmoid gates on the four sets, seed 42."""
+    """h_0 and h_1 of the sigmoid gates on the four sets, seed 42, with the test rows of the class on each."""
     from punn.displays import PartitionDisplay
     from punn.displays.style import import_matplotlib
 
-    size = (8.0, 3.0 * len(DATASETS))
-    figure, axes = import_matplotlib().subplots(len(DATASETS), 2, figsize=size, layout="constrained")
-    for line, dataset in zip(axes, DATASETS, strict=True):
+    size = (2.9 * len(DATASETS) + 0.8, 5.8)
+    figure, axes = import_matplotlib().subplots(2, len(DATASETS), figsize=size, layout="constrained")
+    for column, dataset in zip(axes.T, DATASETS, strict=True):
         (task,) = (t for t in tasks(1, quick) if (t.model, t.dataset, t.seed) == ("sigmoid", dataset, SEED))
         X_train, X_test, y_train, y_test = data_of(task)
         model = model_of(task).fit(X_train, y_train)
         display = PartitionDisplay.from_estimator(model, X_test, y_test, resolution=40 if quick else None)
-        for number, ax in enumerate(line):
-            display.plot(ax, function=number, title=f"{dataset}: $h_{number}$")
+        for number, ax in enumerate(column):
+            mine = y_test == number
+            display.plot(ax, function=number, data=False, bar=False, title=f"{DATASETS[dataset]}: $h_{number}$")
+            ax.scatter(*X_test[mine].T, s=6, color="white", edgecolors="black", linewidths=0.4)
+            ax.set(xlabel="", ylabel="", box_aspect=1)
+    figure.colorbar(axes[0, 0].collections[0], ax=axes, label="share of the mass", shrink=0.6)
     return {"partition": figure}
 
 

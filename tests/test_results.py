@@ -1,0 +1,66 @@
+"""The page of results: it is what the script makes of the files, and it tells what they tell."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from punn.experiments import MNIST_BEST, STUDIES
+from punn.experiments.results import COMMANDS, page
+from punn.experiments.study import stored_runs
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = [path for path in sorted((ROOT / "results").glob("*")) if path.is_dir()]
+
+
+def test_the_page_is_what_the_script_makes():
+    assert (ROOT / "docs" / "results.md").read_text() == page(ROOT / "results"), "run `make results`"
+
+
+def test_every_folder_is_on_the_page():
+    assert {folder.name for folder in FOLDERS} <= COMMANDS.keys()
+    assert COMMANDS.keys() >= {*STUDIES, MNIST_BEST.name}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_folder_is_whole(folder):
+    runs = stored_runs(folder)
+    assert runs
+    assert not any(run["quick"] for run in runs)
+    assert (folder / "table.md").read_text().startswith("# ")
+    pictures = {path.stem for path in folder.glob("*.png")}
+    assert pictures
+    assert pictures == {path.stem for path in folder.glob("*.pdf")}
+
+
+@pytest.mark.parametrize("name", [folder.name for folder in FOLDERS if folder.name not in ("shapes", "cifar100")])
+def test_the_table_has_the_numbers_of_the_runs(name):
+    folder = ROOT / "results" / name  # the table of shapes fits some, which takes its time
+    study = MNIST_BEST if name == MNIST_BEST.name else STUDIES[name]
+    assert (folder / "table.md").read_text() == study.table(stored_runs(folder)).rstrip() + "\n"
+
+
+def test_links_lead_to_files():
+    text = (ROOT / "docs" / "results.md").read_text()
+    links = re.findall(r"\]\((\.\./[^)]+)\)", text)
+    assert len(links) >= 2 * len(FOLDERS)
+    assert all((ROOT / "docs" / link).exists() for link in links)
+    anchors = re.findall(r"\]\(#([^)]+)\)", text)
+    heads = {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in text.splitlines()}
+    assert set(anchors) <= heads
+
+
+def test_a_page_of_made_up_files(tmp_path):
+    (tmp_path / "shapes").mkdir()
+    run = {"model": "a", "dataset": "b", "seed": 0, "configuration": {}, "quick": False, "seconds": 120.0}
+    runs = [{**run, "versions": {"punn": "1.0"}}, {**run, "seed": 1, "versions": {"punn": "1.1"}}]
+    (tmp_path / "shapes" / "results.json").write_text(json.dumps({"runs": runs}))
+    (tmp_path / "shapes" / "table.md").write_text("# Shapes: all of them\n\n| a | met |\n| b | missed |\n\n## More\n")
+    (tmp_path / "shapes" / "circles.png").write_bytes(b"")
+    text = page(tmp_path, "files")
+    assert "| [shapes](#shapes-all-of-them) | 1 of 2 | 2 | 4 min |" in text
+    assert "## Shapes: all of them\n\n`punn reproduce shapes` made this: 2 runs with punn 1.0 and 1.1." in text
+    assert "\n### More\n" in text
+    assert "](files/shapes/circles.png)" in text
+    assert "[mnist]" not in text
