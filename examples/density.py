@@ -24,8 +24,8 @@ print(f"exact gates: the uniform error is {float((exact - target(grid)).abs().ma
 for width in (8, 32):
     network = PUNN(SeparateMLP(features=2, gates=2, hidden=(width, width)))
     adam = torch.optim.Adam(network.parameters(), lr=0.01)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 1000)
-    for _ in range(1000):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, 600)
+    for _ in range(600):
         x = 2 * torch.rand(256, 2) - 1
         adam.zero_grad()
         (network(x).exp() - target(x)).square().sum(-1).mean().backward()

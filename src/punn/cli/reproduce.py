@@ -12,8 +12,8 @@ from punn.cli.output import INTERRUPTED, Screen, fail, polite
 
 __all__ = ["reproduce"]
 
-#: In the order in which `all` does them; the package that has them takes seconds to import.
-NAMES = ("synthetic", "density", "mnist", "shapes")
+#: In the order in which `all` does them, those that need a download last; their package takes seconds to import.
+NAMES = ("synthetic", "density", "shapes", "mnist")
 
 
 def reproduce(

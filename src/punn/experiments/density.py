@@ -186,8 +186,9 @@ def table(runs: list[Run]) -> str:
         [
             "# Density: uniform error of sigmoid gates by width",
             markdown(["map", "gates", *(f"width {w}" for w in widths), "factor", "exact gates", "bar"], rows),
-            f"Mean over {seeds} seed{'s' if seeds > 1 else ''}. The bar: below {BELOW} at the widest, and {FACTOR} "
-            "times less than at the narrowest. " + (f"Missed by {'; '.join(missed)}." if missed else "All meet it."),
+            f"{f'Mean over {seeds} seeds' if seeds > 1 else 'One seed'}. The bar: below {BELOW} at the widest, and "
+            f"{FACTOR} times less than at the narrowest. "
+            + (f"Missed by {'; '.join(missed)}." if missed else "All meet it."),
             "The paper has the theorem and no numbers. boundary3 touches the boundary of the simplex and is "
             f"approximated through p^δ with δ = {SETTINGS['delta']}: its exact gates differ by that alone.",
         ]

@@ -23,7 +23,7 @@ def distorted(
     stretch: float = 0.1,
     shift: float = 1.5,
     bend: float = 1.0,
-    softness: float = 4.0,
+    knots: int = 5,
 ) -> Tensor:
     """A copy of every picture, each distorted in its own way; what comes in from outside is its darkest value.
 
@@ -33,8 +33,8 @@ def distorted(
         turn: The largest rotation, in degrees.
         stretch: The largest change of width and height, and the largest shear, as a share.
         shift: The largest movement along each axis, in pixels.
-        bend: The deviation of the pixels' own movements, in pixels.
-        softness: Over how many pixels these vary.
+        bend: The deviation of the movements of single places, in pixels.
+        knots: Places along each side that move by themselves; what is between them follows.
 
     Example:
         >>> import torch
@@ -44,7 +44,7 @@ def distorted(
         True
     """
     import torch
-    from torch.nn.functional import affine_grid, grid_sample
+    from torch.nn.functional import affine_grid, grid_sample, interpolate
 
     def uniform(n: int) -> Tensor:
         return 2 * torch.rand(n, generator=generator) - 1
@@ -59,20 +59,9 @@ def distorted(
         first = torch.stack([cos * width, shear - sin * height, 2 / side * shift * uniform(n)], -1)
         second = torch.stack([sin * width, cos * height, 2 / side * shift * uniform(n)], -1)
         places = affine_grid(torch.stack([first, second], 1), list(piece.shape), align_corners=False)
-        places = places + 2 / side * bend * _waves(n, side, softness, generator)
+        moved = 2 / side * bend * torch.randn(n, 2, knots, knots, generator=generator)
+        smooth = interpolate(moved, side, mode="bicubic", align_corners=True)
+        places = places + smooth.permute(0, 2, 3, 1)
         darkest = piece.min()
         copies.append((grid_sample(piece - darkest, places, align_corners=False) + darkest).squeeze(1))
     return torch.cat(copies)
-
-
-def _waves(n: int, side: int, softness: float, generator: torch.Generator) -> Tensor:
-    """Smooth movements of unit deviation, shape (n, side, side, 2): noise under a Gaussian window."""
-    import torch
-    from torch.nn.functional import conv2d
-
-    reach = math.ceil(3 * softness)
-    window = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / softness).square())
-    noise = torch.randn(2 * n, 1, side, side, generator=generator)
-    smooth = conv2d(noise, window.view(1, 1, -1, 1), padding=(reach, 0))
-    smooth = conv2d(smooth, window.view(1, 1, 1, -1), padding=(0, reach))
-    return (smooth / smooth.std()).view(n, 2, side, side).permute(0, 2, 3, 1)

@@ -38,11 +38,11 @@ SETTINGS: dict[str, Any] = {
 #: Our own settings for the same gates: an epoch goes over the digits and over distorted copies of them.
 BEST_SETTINGS: dict[str, Any] = {
     **SETTINGS,
-    "epochs": 10,
+    "epochs": 14,
     "batch_size": 256,
     "learning_rate": 0.002,
     "schedule": "cosine",
-    "copies": 5,
+    "copies": 7,
 }
 
 # What our own settings must exceed.

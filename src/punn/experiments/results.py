@@ -23,6 +23,15 @@ COMMANDS = {
     "shapes": "punn reproduce shapes",
 }
 
+#: What a figure shows, by study and name.
+CAPTIONS = {
+    "synthetic/partition": "The partition functions of sigmoid gates on the four sets, seed 42, with the test rows",
+    "density/error": "Uniform error of sigmoid gates by width, separate and shared",
+    "mnist/traces": "The gates of an uncertain right answer and of a confident mistake",
+    "mnist-best/traces": "The gates of an uncertain right answer and of a confident mistake, with our own settings",
+    "shapes/circles": "The partition functions of a ball on circles, and the boundary",
+}
+
 INTRODUCTION = """\
 <!-- Made by `make results` from the files in results/: change those, not this. -->
 
@@ -30,7 +39,7 @@ INTRODUCTION = """\
 
 Every table and figure of the paper, by one command each. The paper's number stands beside ours, which is marked
 better or worse; a *bar* is what the study set out to reach, met or missed. Settings are chosen on training data
-alone, test rows are looked at once, no seed is picked. The files behind a section are in its folder under `results/`:
+alone, never by test rows, and no seed is picked. The files behind a section are in its folder under `results/`:
 `results.json` has every run with its settings, versions and time; running the command again does only the runs
 that are missing."""
 
@@ -87,15 +96,6 @@ def _anchor(text: str) -> str:
 
 def _caption(study: str, figure: str) -> str:
     return CAPTIONS.get(f"{study}/{figure}", f"{study}: {figure}")
-
-
-CAPTIONS = {
-    "synthetic/partition": "The partition functions of sigmoid gates on the four sets, seed 42, with the test rows",
-    "density/error": "Uniform error of sigmoid gates by width, separate and shared",
-    "mnist/traces": "The gates of an uncertain right answer and of a confident mistake",
-    "mnist-best/traces": "The gates of an uncertain right answer and of a confident mistake, with our own settings",
-    "shapes/circles": "The partition functions of a ball on circles, and the boundary",
-}
 
 
 def _versions(runs: list[Run]) -> str:
