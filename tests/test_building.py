@@ -11,8 +11,8 @@ CLASSES = np.array(["a", "b", "c"])
 
 
 def test_auto_shares_a_network_among_many_functions():
-    assert isinstance(build_network("auto", "auto", range(10), 4, (8,)).gates, SeparateMLP)
-    many = build_network("auto", "auto", range(11), 4, (8,)).gates
+    assert isinstance(build_network("auto", "auto", range(2), 4, (8,)).gates, SeparateMLP)
+    many = build_network("auto", "auto", range(3), 4, (8,)).gates
     assert isinstance(many, Shared)
     assert many.coupled
 

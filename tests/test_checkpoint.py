@@ -54,6 +54,19 @@ def test_resumes_to_the_same_bits(tmp_path, options):
     assert list(tmp_path.iterdir()) == []  # the fit has ended: nothing is left
 
 
+@pytest.mark.parametrize("after", [3, 8])
+def test_a_judged_fit_resumes_in_either_run(tmp_path, after):
+    options = {"early_stopping": "auto"}
+    whole = model(**options).fit(X, Y)
+    path = tmp_path / "fit.safetensors"
+    interrupted(path, after, **options)
+    assert len(list(tmp_path.iterdir())) == (1 if after < 6 else 2)  # the search, and then all rows
+    resumed = model(path, **options).fit(X, Y)
+    assert same_bits(whole, resumed)
+    assert resumed.history_ == whole.history_
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_kill_at_any_moment(tmp_path):
     """PUNN_KILLS=50 is the full run."""

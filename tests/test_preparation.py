@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from punn import PUNNClassifier
+from punn.gates import SeparateMLP
 from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
 from punn.training import Rows
 
@@ -63,10 +64,28 @@ def test_rows_start_in_the_cluster_of_their_part():
 
 def test_settings_by_size():
     small, large = Settings(PUNNClassifier(), 150), Settings(PUNNClassifier(), 100_000)
-    assert (small.batch_size, small.dtype, small.early_stopping) == (150, torch.float64, False)
-    assert (large.batch_size, large.dtype, large.early_stopping) == (256, torch.float32, True)
+    assert (small.batch_size, small.dtype, small.folds, small.refit) == (150, torch.float64, 5, True)
+    assert (large.batch_size, large.dtype, large.folds, large.refit) == (256, torch.float32, 1, False)
+    assert (small.weight_decay, large.weight_decay) == (1.0, 0.05)
     assert Settings(PUNNClassifier(gates="ball"), 150).restarts == 8
     assert Settings(PUNNClassifier(epochs=3, batch_size=7, learning_rate=0.5), 150).epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "judged"),
+    [
+        ({}, True),
+        ({"gates": "mlp"}, True),
+        ({"gates": "ball"}, False),
+        ({"gates": ["ball", "mlp"]}, False),
+        ({"gates": SeparateMLP}, False),
+        ({"restarts": 2}, False),
+        ({"early_stopping": True}, False),
+        ({"early_stopping": False}, False),
+    ],
+)
+def test_networks_are_judged_if_nothing_else_is_asked_for(options, judged):
+    assert Settings(PUNNClassifier(**options), 1000).judged is judged
 
 
 def test_labels_of_the_unknown():

@@ -86,6 +86,39 @@ def test_held_out_rows_choose_the_epoch():
     assert loss == pytest.approx(min(history.validation_loss), rel=1e-4)
 
 
+def test_a_fit_may_end_in_the_middle_of_its_schedule():
+    networks = [PUNN(SeparateMLP(2, 1, (8,))) for _ in range(2)]
+    networks[1].load_state_dict(networks[0].state_dict())
+    states = []
+    whole = fit(networks[0], rings(), save=lambda state: states.append(state.adam.weights.clone()))
+    part = fit(networks[1], rings(), until=7)
+    assert part.loss == whole.loss[:7]
+    weights = torch.cat([p.detach().flatten() for p in networks[1].parameters()])
+    assert torch.equal(weights, states[6])
+
+
+def test_the_average_is_over_the_latest_weights():
+    rows, network, seen = rings(), PUNN(SeparateMLP(2, 1, (8,))), []
+    fit(network, rows, batch_size=400, average=True, save=lambda state: seen.append(state.adam.weights.clone()))
+    share, mean = torch.zeros(50, dtype=torch.float64), 0.0
+    for t in range(50):  # the newest of t + 1 weights has the share 9 / (t + 9)
+        share *= t / (t + 9)
+        share[t] = 9 / (t + 9)
+    mean = sum(s * w.double() for s, w in zip(share, seen, strict=True))
+    assert float(share.sum()) == pytest.approx(1)
+    assert float(share[40:].sum()) > 0.8
+    weights = torch.cat([p.detach().flatten() for p in network.parameters()])
+    torch.testing.assert_close(weights.double(), mean, rtol=1e-4, atol=1e-5)
+
+
+def test_held_out_rows_judge_the_average():
+    torch.manual_seed(0)
+    held_out, network = rings(400, seed=1), PUNN(SeparateMLP(2, 1, (16,)))
+    history = fit(network, rings(40), validation=held_out, average=True, epochs=30, batch_size=10)
+    loss = float(F.nll_loss(network(held_out.x), held_out.y).detach())
+    assert loss == pytest.approx(min(history.validation_loss), rel=1e-4)
+
+
 def test_smoothness_keeps_high_degrees_small():
     rough = []
     for smoothness in (0.0, 0.1):

@@ -67,10 +67,12 @@ GATES: dict[str, Callable[[int, int, tuple[int, ...], int | None], nn.Module]] =
     "harmonic": _harmonic,
 }
 
-#: Functions that "auto" gives a network each. A gate on its own must tell its class from all later ones at once,
-#: which gets hard with many of them; networks that share what they learn, and are coupled, have no such trouble.
-FEW = 10
+#: Functions that "auto" gives separate networks. A gate on its own must tell its class from all later ones at once,
+#: which is hard even where planes part the classes; networks that share what they learn, and are coupled, have no
+#: such trouble.
+FEW = 2
 
+NETWORKS = ("auto", "mlp", "shared")
 SHELLS = ("shell", "fourier", "harmonic")
 SHAPES = ("ball", "ellipsoid", *SHELLS)
 
@@ -86,7 +88,7 @@ def build_network(
     """A network for a chain of functions.
 
     Arguments:
-        gates: ``"auto"`` (separate networks for up to ten functions, a shared one for more), a family's name,
+        gates: ``"auto"`` (a network for a single gate, a shared one for more), a family's name,
             a function ``(features, gates) -> module``, or a list with one per gate.
         activation: ``"auto"`` (a window for shells, else a sigmoid), a name, a callable, or a list of them.
         class_of: The class of every partition function.

@@ -39,13 +39,24 @@ class Checkpoint:
         # Always the same name: what a killed process left half-written, the next one writes anew.
         self.draft = self.path.with_name(f".{self.path.name}.tmp")
         self.held: IO[bytes] | None = None
+        self.later: list[Checkpoint] = []
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
+
+    def of_stage(self, stage: int) -> Checkpoint:
+        """The checkpoint of a run of the same fit, each in a file of its own; they end together."""
+        if stage == 0:
+            return self
+        path = self.path.with_name(f"{self.path.name}.{stage}")
+        self.later.append(Checkpoint(path, f"{self.fingerprint}.{stage}", self.every))
+        return self.later[-1]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *reason: object) -> None:
+        for one in self.later:
+            one.__exit__(*reason)
         if self.held is not None:
             self.held.close()  # which unlocks it
             self.held = None
@@ -71,7 +82,9 @@ class Checkpoint:
             self._write(state)
 
     def remove(self) -> None:
-        """Delete the file: the fit has ended."""
+        """Delete the file, and those of later runs: the fit has ended."""
+        for one in self.later:
+            one.remove()
         self.path.unlink(missing_ok=True)
         self.draft.unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -31,6 +32,8 @@ from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
+from punn.judging import fit_judged, folds
+from punn.linear import start_linear
 from punn.memory import in_pieces
 from punn.network import PUNN, Standardize
 from punn.options import check_options
@@ -53,7 +56,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose every probability is an exact product of gate values.
 
     Arguments:
-        gates: ``"auto"`` (``"mlp"`` for up to ten partition functions, ``"shared"`` for more), or a family for all
+        gates: ``"auto"`` (``"mlp"`` for two partition functions, ``"shared"`` for more), or a family for all
             gates: ``"mlp"`` (a network each), ``"shared"`` (one coupled network for all), ``"ball"``,
             ``"ellipsoid"``, ``"shell"``, ``"fourier"`` (2 features), ``"harmonic"``; a function
             ``(features, gates) -> module``; or a list with one of them per gate.
@@ -71,9 +74,12 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: Rows per step; ``"auto"`` goes by their number.
         learning_rate: The largest step size of Adam; ``"auto"`` is 0.01 for shapes, else 0.003.
         schedule: ``"cosine"``, ``"constant"`` or ``"triangle"``.
-        weight_decay: Decoupled decay of network weights; ``"auto"`` is 1.
+        weight_decay: Decoupled decay of network weights; ``"auto"`` is 1, and less the more there are above 5,000 rows.
         smoothness: Penalty on radius functions that grows with the degree.
-        early_stopping: Hold rows out to choose the best epoch; ``"auto"`` from 257 rows on.
+        early_stopping: True holds rows out and keeps the weights that are best for them. ``"auto"``, the default,
+            starts networks from linear gates, finds by held-out rows (five folds of up to 512 rows) for how many
+            epochs to train, and then trains on all rows (on more than 5,000, it keeps the best weights); for
+            shapes it is True from 257 rows on.
         validation_fraction: Share of rows held out; ``"auto"`` is 0.2 below 1,000 rows, else 0.1.
         patience: Epochs without improvement before the end.
         class_weight: ``"balanced"``, or a mapping from class to weight.
@@ -98,7 +104,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> X, y = load_iris(return_X_y=True)
         >>> model = PUNNClassifier(random_state=0).fit(X, y)
         >>> model.predict(X[50:52]), model.n_parameters_
-        (array([1, 1]), 9090)
+        (array([1, 1]), 4675)
     """
 
     classes_: np.ndarray
@@ -195,11 +201,9 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             else:
                 with seeded(seed):
                     rows, copies = self._build(table, labels, weight, classes, settings, rng, generator)
+            settings.judged &= not going_on and len(self.classes_) > 1
             checkpoint = self._checkpoint(team, *rows)
-            learned, validation = rows, None
-            if settings.early_stopping and len(self.classes_) > 1:
-                learned, validation = hold_out(rows, settings.validation_fraction, rng)
-            self.history_ = self._train(learned, validation, copies, settings, generator, checkpoint, team)
+            self.history_ = self._learn(rows, copies, settings, rng, generator, checkpoint, team)
         self._finish(take(rows, slice(len(table))))  # without a background
         return self
 
@@ -216,6 +220,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.rest == "unknown" or self.class_weight is not None or self.warm_start:
             raise ValueError("a stream of rows knows neither rest='unknown', nor class_weight, nor warm_start")
         settings = Settings(self, stream.n)
+        settings.judged = False  # a stream is read once per epoch, and not for trials
         if self.batch_size == "auto":
             settings.batch_size = min(1024, stream.n)
         if self.epochs == "auto":
@@ -235,7 +240,18 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             checkpoint = self._checkpoint(stream.team, *rows, stream=stream.fingerprint)
             held = stream.scaled(stream.validation) if settings.early_stopping and len(stream.validation.y) else None
-            self.history_ = self._train(stream, held, copies, settings, generator, checkpoint, stream.team)
+            with checkpoint or contextlib.nullcontext():
+                self.history_ = self._train(
+                    self.network_,
+                    stream,
+                    held,
+                    copies=copies,
+                    settings=settings,
+                    generator=generator,
+                    checkpoint=checkpoint,
+                    team=stream.team,
+                )
+                _ended(checkpoint, self.history_)
         self._finish(rows)
         return self
 
@@ -432,13 +448,10 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = with_background(rows, len(classes))
         networks = []
         part = parts_of_rows(rows, class_of, rng)
-        stride = len(rows.x) // 20_000 + 1
-        some = take(rows, slice(None, None, stride))
         for number in range(settings.restarts):
             network = build_network(self.gates, self.activation, class_of, x.shape[1], self.hidden, self.degree)
             networks.append(network.to(settings.device, settings.dtype))
-            if starts_from_data(network.gates):
-                networks[-1].start(some.x, part[::stride], some.weight, generator if number else None)
+            _start(networks[-1], rows, part, generator if number else None)
             _check_finite(networks[-1])
         self.network_ = networks[0].eval()
         self.network_.scaling = scaling
@@ -455,23 +468,61 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like = next(self.network_.parameters())
         return scaled(table, self.network_.scaling, like.device, like.dtype)
 
+    def _learn(
+        self,
+        rows: Rows,
+        copies: list[PUNN],
+        settings: Settings,
+        rng: np.random.RandomState,
+        generator: torch.Generator,
+        checkpoint: Checkpoint | None,
+        team: Team,
+    ) -> History:
+        """Train the network on all rows, or on some while others judge."""
+        run = partial(
+            self._train, copies=copies, settings=settings, generator=generator, checkpoint=checkpoint, team=team
+        )
+        with checkpoint or contextlib.nullcontext():
+            if settings.judged:
+                splits = self._splits(rows, settings, rng)
+                start = partial(_start_linear, rng=rng)
+                self.network_, history = fit_judged(self.network_, rows, splits, start, run, settings.refit)
+            elif settings.early_stopping and len(self.classes_) > 1:
+                history = run(self.network_, *hold_out(rows, settings.validation_fraction, rng))
+            else:
+                history = run(self.network_, rows)
+            _ended(checkpoint, history)
+        return history
+
+    def _splits(self, rows: Rows, settings: Settings, rng: np.random.RandomState) -> list[tuple[Rows, Rows]]:
+        """Rows to learn from and to judge by: every row once of a small table, a share of a larger one."""
+        if settings.folds > 1:
+            return folds(rows, settings.folds, rng)
+        kept, held = hold_out(rows, settings.validation_fraction, rng)
+        return [] if held is None else [(kept, held)]
+
     def _train(
         self,
+        network: PUNN,
         rows: Source,
-        validation: Rows | None,
+        validation: Rows | None = None,
+        until: int | None = None,
+        stage: int = 0,
+        *,
         copies: list[PUNN],
         settings: Settings,
         generator: torch.Generator,
         checkpoint: Checkpoint | None,
         team: Team,
     ) -> History:
+        """One run of the loop; a fit may have several."""
         if len(self.classes_) == 1:
             return History(stopped="one class: nothing to learn")
+        here = checkpoint.of_stage(stage) if checkpoint else None
         progress = Progress() if self.verbose and team.rank == 0 else None
-        threads = few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies)))
-        with threads, checkpoint or contextlib.nullcontext():
+        with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
             history = train(
-                self.network_,
+                network,
                 rows,
                 epochs=settings.epochs,
                 batch_size=settings.batch_size,
@@ -483,16 +534,17 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 smoothness=self.smoothness,
                 label_smoothing=self.label_smoothing,
                 validation=validation,
-                patience=self.patience,
+                # In one batch an epoch is a single step.
+                patience=self.patience * (2 if settings.judged and settings.small else 1),
+                until=until,
+                average=settings.judged,
                 mixed=self.precision == "mixed",
                 accumulate=self.accumulate,
                 team=team,
-                resume=checkpoint.resume if checkpoint else None,
-                save=checkpoint.save if checkpoint else None,
+                resume=here.resume if here else None,
+                save=here.save if here else None,
                 report=progress,
             )
-            if checkpoint and history.stopped != "interrupted":
-                checkpoint.remove()
         if progress:
             progress.close()
         return history
@@ -554,6 +606,24 @@ def _check_finite(network: PUNN) -> None:
             "the gates cannot start from rows with such large numbers, whose squares overflow; "
             "use standardize=True, precision='double', or other units"
         )
+
+
+def _ended(checkpoint: Checkpoint | None, history: History) -> None:
+    if checkpoint and history.stopped != "interrupted":
+        checkpoint.remove()
+
+
+def _start(network: PUNN, rows: Rows, part: Tensor, generator: torch.Generator | None = None) -> None:
+    """Begin with every function on its rows, if the gates can; some of very many rows will do."""
+    if starts_from_data(network.gates):
+        some = slice(None, None, len(rows.x) // 20_000 + 1)
+        network.start(rows.x[some], part[some], None if rows.weight is None else rows.weight[some], generator)
+
+
+def _start_linear(network: PUNN, rows: Rows, rng: np.random.RandomState) -> None:
+    part = parts_of_rows(rows, network.class_of.tolist(), rng)
+    _start(network, rows, part)
+    start_linear(network, rows.x, part, rows.weight)
 
 
 def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray) -> Rows:

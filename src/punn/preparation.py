@@ -14,14 +14,31 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from punn.building import SHAPES
+from punn.building import NETWORKS, SHAPES
 from punn.network import Standardize
 from punn.training import Rows, take
 
-__all__ = ["SMALL", "Settings", "hold_out", "parts_of_rows", "scaled", "scaling_of", "seeded", "unknown_label"]
+__all__ = [
+    "FOLDS",
+    "REFIT",
+    "SMALL",
+    "Settings",
+    "hold_out",
+    "parts_of_rows",
+    "scaled",
+    "scaling_of",
+    "seeded",
+    "unknown_label",
+]
 
 #: Tables up to this size are fitted in one batch and in double precision: the order of rows is then no matter.
 SMALL = 256
+
+#: A table of up to 512 rows is held out in so many shares, each in turn, to find out how long to train.
+FOLDS, FOLDED = 5, 512
+
+#: Up to this size, all rows are trained on once it is known for how long.
+REFIT = 5000
 
 # Rows that are worked on at once where all would need more memory.
 _PIECE = 65536
@@ -126,15 +143,19 @@ class Settings:
     def __init__(self, model: Any, rows: int) -> None:
         families = [model.gates] if isinstance(model.gates, str) or callable(model.gates) else list(model.gates)
         shape = all(family in SHAPES for family in families)
-        small = rows <= SMALL
-        self.batch_size = int(
-            _or(model.batch_size, rows if small else np.clip(2 ** round(np.log2(rows / 32)), 32, 256))
-        )
+        small = self.small = rows <= SMALL
+        fitting = rows if small else np.clip(2 ** round(np.log2(rows / 16)), 32, 256)
+        self.batch_size = int(_or(model.batch_size, fitting))
         steps = -(-rows // self.batch_size)
-        self.epochs = int(_or(model.epochs, np.clip(round(8000 / steps), 20, 200)))
+        self.epochs = int(_or(model.epochs, np.clip(round(6000 / steps), 30, 200)))
         self.learning_rate = float(_or(model.learning_rate, 0.01 if shape else 0.003))
-        self.weight_decay = float(_or(model.weight_decay, 1.0))
+        self.weight_decay = float(_or(model.weight_decay, min(1.0, 5000 / rows)))
         self.restarts = int(_or(model.restarts, 8 if shape else 1))
+        # Networks can learn whatever there is: held-out rows always tell when to end, see punn.judging.
+        alone = self.restarts == 1 and all(family in NETWORKS for family in families)
+        self.judged = alone and isinstance(model.early_stopping, str)
+        self.folds = FOLDS if rows <= FOLDED else 1
+        self.refit = rows <= REFIT
         self.early_stopping = bool(_or(model.early_stopping, not small))
         self.validation_fraction = float(_or(model.validation_fraction, 0.2 if rows < 1000 else 0.1))
         double = model.precision == "double" or (model.precision == "auto" and small)

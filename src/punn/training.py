@@ -114,6 +114,7 @@ class State:
     generator: torch.Generator
     best: Tensor  # weights, as Adam has them
     best_score: Tensor  # shape (copies,)
+    average: Tensor | None = None  # of the latest weights
     waited: int = 0
     epoch: int = 0
     history: History = field(default_factory=History)
@@ -123,6 +124,8 @@ class State:
         tensors = {name: getattr(self.adam, name) for name in ("weights", "mean", "square")}
         tensors |= {f"buffer.{name}": value for name, value in self.objective.named_buffers()}
         tensors |= {"best": self.best, "best_score": self.best_score, "generator": self.generator.get_state()}
+        if self.average is not None:
+            tensors["average"] = self.average
         about = {"epoch": self.epoch, "waited": self.waited, "steps": self.adam.steps, "history": asdict(self.history)}
         return tensors, about
 
@@ -135,6 +138,8 @@ class State:
             value.copy_(tensors[f"buffer.{name}"])
         self.best.copy_(tensors["best"])
         self.best_score.copy_(tensors["best_score"])
+        if self.average is not None:
+            self.average.copy_(tensors["average"])
         self.generator.set_state(tensors["generator"].cpu())
         self.adam.steps = about["steps"]
         self.epoch, self.waited = about["epoch"], about["waited"]
@@ -147,6 +152,9 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: min(1.0, done / 0.05) * 0.5 * (1 + math.cos(math.pi * done)),
     "triangle": lambda done: min(done / 0.2, (1 - done) / 0.8),
 }
+
+# The average of the weights after t steps gives the newest this share of t: (memory) / (t + memory - 1).
+_MEMORY = 9
 
 
 def train(
@@ -164,6 +172,8 @@ def train(
     label_smoothing: float = 0.0,
     validation: Rows | None = None,
     patience: int | None = None,
+    until: int | None = None,
+    average: bool = False,
     mixed: bool = False,
     accumulate: int = 1,
     team: Team = ALONE,
@@ -187,6 +197,9 @@ def train(
         label_smoothing: Share of the target that is spread over all classes.
         validation: Held-out rows that choose the best epoch.
         patience: Epochs without improvement on the held-out rows before the end.
+        until: End after so many epochs, on a schedule that goes by ``epochs``.
+        average: Judge and keep an average over the last tenth or so of all steps, which is steadier than the
+            latest weights and better on new rows while the step size is large.
         mixed: Run the gates in bfloat16; the partition stays in single precision.
         accumulate: Pieces that a process takes its rows of a step in, one after the other, to need less memory.
         team: The processes that train together; all are given the same rows, or their part of a stream.
@@ -197,14 +210,16 @@ def train(
     objective = _Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
     adam = Adam([network, *copies], weight_decay)
     best_score = torch.full((1 + len(copies),), math.inf)
-    state = State(objective, adam, generator, adam.weights.clone(), best_score)
+    mean = adam.weights.clone() if average else None
+    state = State(objective, adam, generator, adam.weights.clone(), best_score, mean)
     if resume is not None:
         resume(state)
     if team.size > 1:
         state.unpack(*team.first(state.pack()))
     network.train()
+    last = epochs if until is None else min(until, epochs)
     try:
-        while state.epoch < epochs and not _enough(state, validation, patience):
+        while state.epoch < last and not _enough(state, validation, patience):
             steps = rows.steps(batch_size, generator, team, accumulate)
             rate = _rates(state.epoch, epochs, math.ceil(rows.n / batch_size), learning_rate, schedule)
             losses = _epoch(state, zip(rate, steps, strict=True), rows.n, team)
@@ -213,13 +228,13 @@ def train(
             if report is not None:
                 # Of held-out rows, if there are any.
                 accuracy = _accuracy(state, (validation or rows).some(2000))
-                report(Step(state.epoch, epochs, state.history.loss[-1], accuracy))
+                report(Step(state.epoch, last, state.history.loss[-1], accuracy))
             if save is not None:
                 save(state)
     except KeyboardInterrupt:
         state.history.stopped = "interrupted"
         warnings.warn(
-            f"interrupted in epoch {state.epoch + 1} of {epochs}: the model has the best weights so far",
+            f"interrupted in epoch {state.epoch + 1} of {last}: the model has the best weights so far",
             UserWarning,
             stacklevel=2,
         )
@@ -290,6 +305,8 @@ def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, tea
             total += losses.detach() * (piece.rows.n / n)
         team.sum(state.adam.gradient)
         state.adam.step(rate)
+        if state.average is not None:
+            state.average.lerp_(state.adam.weights.detach(), _MEMORY / (state.adam.steps + _MEMORY - 1))
     team.sum(total)
     state.epoch += 1
     state.history.loss.append(float(total.min()))
@@ -313,7 +330,8 @@ def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> 
     # Without held-out rows the latest weights are the ones wanted, as long as they are finite.
     better = torch.isfinite(score) if validation is None else score < state.best_score
     improved = bool((score < state.best_score).any())
-    state.best = torch.where(better[state.adam.copy_of], state.adam.weights, state.best)
+    weights = state.adam.weights if state.average is None else state.average
+    state.best = torch.where(better[state.adam.copy_of], weights, state.best)
     state.best_score = torch.where(better, score, state.best_score)
     state.waited = 0 if improved else state.waited + 1
     if improved:
@@ -326,15 +344,30 @@ def _validation_losses(state: State, rows: Rows, team: Team, chunk: int = 8192) 
     """Loss on held-out rows, in pieces; buffers of eval mode, and no row weighs more for its piece."""
     state.objective.eval()
     total = torch.zeros(len(state.best_score) + 1, dtype=torch.float64)  # the last one is the weight of the rows
-    for first in range(team.rank * chunk, rows.n, team.size * chunk):
-        piece = take(rows, slice(first, first + chunk))
-        share = float(piece.n if piece.weight is None else piece.weight.sum())
-        if share:
-            total[:-1] += _losses(state, piece) * share
-            total[-1] += share
+    with _averaged(state):
+        for first in range(team.rank * chunk, rows.n, team.size * chunk):
+            piece = take(rows, slice(first, first + chunk))
+            share = float(piece.n if piece.weight is None else piece.weight.sum())
+            if share:
+                total[:-1] += _losses(state, piece) * share
+                total[-1] += share
     state.objective.train()
     team.sum(total)
     return (total[:-1] / total[-1]).float()
+
+
+@contextmanager
+def _averaged(state: State) -> Iterator[None]:
+    """The average of the weights in the place of the latest ones, if there is one."""
+    if state.average is None:
+        yield
+        return
+    latest = state.adam.weights.clone()
+    state.adam.weights.copy_(state.average)
+    try:
+        yield
+    finally:
+        state.adam.weights.copy_(latest)
 
 
 @torch.no_grad()
