@@ -1,7 +1,8 @@
 """Accuracy with untouched defaults, beside the peers, in the same folds.
 
     python -m benchmarks.accuracy                     # iris, wine, breast cancer, digits
-    python -m benchmarks.accuracy letters.csv --json results.json
+    python -m benchmarks.accuracy --tables            # tables that are made up, see benchmarks/tables.py
+    python -m benchmarks.accuracy letters.csv --out results/accuracy
 
 A CSV file has its target in the last column; categories and missing values are allowed. All models
 see the same folds and the same preprocessing (imputation, one-hot, standardised features).
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 from sklearn import datasets
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
@@ -30,6 +32,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import LabelEncoder, OneHotEncoder, StandardScaler
 
+from benchmarks.tables import TABLES, make
 from punn import PUNNClassifier
 from punn.scoring import calibration_error
 
@@ -39,6 +42,8 @@ BUILT_IN = {
     "breast_cancer": datasets.load_breast_cancer,
     "digits": datasets.load_digits,
 }
+
+LARGE = 5000
 
 
 def models(names: list[str] | None) -> dict:
@@ -63,6 +68,8 @@ def read(source: str) -> tuple[pd.DataFrame, np.ndarray]:
     if source in BUILT_IN:
         data = BUILT_IN[source](as_frame=True)
         return data.data, data.target.to_numpy()
+    if source in TABLES:
+        return make(source)
     frame = pd.read_csv(source)
     return frame.iloc[:, :-1], LabelEncoder().fit_transform(frame.iloc[:, -1].astype(str))
 
@@ -101,7 +108,9 @@ def compare(sources: list[str], folds: int, repeats: int, names: list[str] | Non
     results: dict = {}
     for source in sources:
         X, y = read(source)
-        splits = list(RepeatedStratifiedKFold(n_splits=folds, n_repeats=repeats, random_state=0).split(X, y))
+        # One round of folds tells enough of a large table.
+        rounds = repeats if len(X) <= LARGE else 1
+        splits = list(RepeatedStratifiedKFold(n_splits=folds, n_repeats=rounds, random_state=0).split(X, y))
         rows = {name: [one_fold(model, X, y, *split) for split in splits] for name, model in models(names).items()}
         results[Path(source).stem] = {
             name: {
@@ -125,30 +134,53 @@ def show(source: str, table: dict) -> None:
         )
 
 
-def summary(results: dict) -> None:
+def means(results: dict) -> dict[str, tuple[float, float, float]]:
+    """Accuracy, log-loss and rank (by accuracy, ties shared) of every model, each the mean over the sets."""
     names = list(next(iter(results.values())))
-    print(f"\n{'mean over sets':16}{'accuracy':>10}{'log-loss':>10}{'rank':>8}")
-    accuracy = np.array([[table[name]["accuracy"]["mean"] for name in names] for table in results.values()])
-    loss = np.array([[table[name]["log_loss"]["mean"] for name in names] for table in results.values()])
-    ranks = (accuracy[:, None] > accuracy[:, :, None]).sum(2) + 0.5 * (
-        (accuracy[:, None] == accuracy[:, :, None]).sum(2) - 1
+    accuracy, loss = (
+        np.array([[table[name][key]["mean"] for name in names] for table in results.values()])
+        for key in ("accuracy", "log_loss")
     )
-    for i, name in enumerate(names):
-        print(f"  {name:14}{accuracy[:, i].mean():10.2f}{loss[:, i].mean():10.4f}{1 + ranks[:, i].mean():8.2f}")
+    ranks = rankdata(-accuracy, axis=1)
+    return {
+        name: (float(a), float(b), float(c))
+        for name, a, b, c in zip(names, accuracy.mean(0), loss.mean(0), ranks.mean(0), strict=True)
+    }
+
+
+def summary(results: dict) -> None:
+    print(f"\n{'mean over sets':16}{'accuracy':>10}{'log-loss':>10}{'rank':>8}")
+    for name, (accuracy, loss, rank) in means(results).items():
+        print(f"  {name:14}{accuracy:10.2f}{loss:10.4f}{rank:8.2f}")
+
+
+def markdown(results: dict) -> str:
+    """Accuracy in percent, log-loss and seconds of a fit, one row per set."""
+    names = list(next(iter(results.values())))
+    lines = ["| accuracy / log-loss / seconds | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+    for source, table in results.items():
+        cells = [[table[name][key]["mean"] for key in ("accuracy", "log_loss", "seconds")] for name in names]
+        lines.append(f"| {source} | " + " | ".join(f"{a:.2f} / {b:.3f} / {c:.1f}" for a, b, c in cells) + " |")
+    total = " | ".join(f"{a:.2f} / {b:.3f}, rank {c:.1f}" for a, b, c in means(results).values())
+    return "\n".join([*lines, f"| mean | {total} |"]) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", nargs="*", default=list(BUILT_IN))
+    parser.add_argument("sources", nargs="*", help="CSV files, or names of sets")
+    parser.add_argument("--tables", action="store_true", help="the tables of benchmarks/tables.py")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--models", nargs="*", help="only these")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--out", type=Path, help="a folder for results.json and table.md")
     options = parser.parse_args()
-    results = compare(options.sources or list(BUILT_IN), options.folds, options.repeats, options.models)
+    sources = options.sources or list(TABLES if options.tables else BUILT_IN)
+    results = compare(sources, options.folds, options.repeats, options.models)
     summary(results)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        (options.out / "table.md").write_text(markdown(results))
 
 
 if __name__ == "__main__":
