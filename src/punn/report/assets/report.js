@@ -72,6 +72,11 @@ function plot(id, traces, layout) {
   return Plotly.react($(id), traces, { ...base, ...layout }, { displayModeBar: false, responsive: true });
 }
 
+// Plotly takes a second to start, so that it is kept as text until the page has been shown.
+function startPlotly() {
+  if (!window.Plotly) document.head.append(element("script", {}, $("plotly").textContent));
+}
+
 function draw(id) {
   drawn.add(id);
   return figures[id]();
@@ -611,12 +616,16 @@ const seen = new IntersectionObserver((entries) => {
     });
   }
 }, { rootMargin: "300px" });
-for (const node of document.querySelectorAll(".plot")) seen.observe(node);
+requestAnimationFrame(() => setTimeout(() => {
+  startPlotly();
+  for (const node of document.querySelectorAll(".plot")) seen.observe(node);
+}));
 
 // On paper: light, everything drawn, every card open.
 let before = null;
 window.addEventListener("beforeprint", () => {
   before = { theme: root.dataset.theme, closed: [...document.querySelectorAll("details:not([open])")] };
+  startPlotly();
   setTheme(false);
   for (const card of before.closed) card.open = true;
   for (const node of document.querySelectorAll(".plot")) { draw(node.id); Plotly.Plots.resize(node); }
