@@ -1,6 +1,6 @@
 """A table larger than memory: what it takes to learn from it, and whether it is learned as well as in memory.
 
-    python -m benchmarks.stream FOLDER --gigabytes 5 --memory 0.25
+    python -m benchmarks.stream FOLDER --gigabytes 5 --memory 0.15
 
 Writes a Parquet file of that size once, trains one epoch on it in a process of its own with `punn train`, and tells
 the peak of its memory. Before that, a smaller table is learned from memory and from a stream, with the same settings.
@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-FEATURES, BLOBS, CLASSES = 20, 15, 5
+FEATURES, BLOBS, CLASSES = 100, 15, 5
 GROUP = 100_000  # rows of a row group
 
 
 def write(path, rows):
     """Numbers, a category, gaps and a running number; five classes of three blobs each."""
     rng = np.random.default_rng(0)
-    centers = np.random.default_rng(1).normal(size=(BLOBS, FEATURES)) * 0.6
+    centers = np.random.default_rng(1).normal(size=(BLOBS, FEATURES)) * 0.3
     names = np.array([f"class {c}" for c in range(CLASSES)])
     writer = None
     for first in range(0, rows, GROUP):
@@ -73,8 +73,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=5.0)
-    parser.add_argument("--memory", default="0.25")
-    parser.add_argument("--compare", type=int, default=300_000, help="rows that are learned both ways")
+    parser.add_argument("--memory", default="0.15")
+    parser.add_argument("--compare", type=int, default=100_000, help="rows that are learned both ways")
     options = parser.parse_args()
     small = options.folder / "small.parquet"
     write(small, options.compare)

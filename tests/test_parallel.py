@@ -164,7 +164,7 @@ def test_torchrun_a_death_and_going_on_alone(tmp_path, monkeypatch):
     lines = [",".join([*map(str, row), name]) for row, name in zip(rows.round(4), names, strict=True)]
     (tmp_path / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
     monkeypatch.chdir(tmp_path)
-    command = ["train", "table.csv", "-t", "kind", "--hidden", "8", "--epochs", "300", "--resume"]
+    command = ["train", "table.csv", "-t", "kind", "--hidden", "8", "--epochs", "60", "--resume"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port())]
     process = subprocess.Popen(
         [*launch, "-m", "punn", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -400,7 +400,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chunk(self, features: int) -> int:
         """Rows that are worked on at once."""
-        return max(1, 16_000_000 // max(features, self.network_.functions * max([1, *self.hidden])))
+        return max(1, 4_000_000 // max(features, self.network_.functions * max([1, *self.hidden])))
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool = True

@@ -41,8 +41,9 @@ def in_pieces(work: Callable[[slice], Result], rows: int, size: int) -> Iterator
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether an error says that memory is short, which torch does in its own words."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    """Whether an error says that memory is short, which torch does in words of its own."""
+    words = ("can't allocate memory", "bad_alloc")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 def free_memory() -> int:

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from punn.memory import free_memory
 from punn.network import Standardize
@@ -83,7 +84,7 @@ class Stream:
 
     def scaled(self, examples: Examples) -> Rows:
         """Examples as the gates take them."""
-        return self._rows(examples.x, self._codes(examples.y))
+        return self._placed(self._rows(examples.x, self._codes(examples.y)))
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -105,29 +106,23 @@ class Stream:
         The rows of a process are spread evenly over the steps, so that all processes have as many of them.
         """
         steps = math.ceil(self.n / batch_size)
-        seed = int(torch.randint(2**62, (1,), generator=generator))
-        rows = _Shelf(self._shuffled(np.random.default_rng([seed, team.rank])))
+        rng = np.random.default_rng([int(torch.randint(2**62, (1,), generator=generator)), team.rank])
+        width = len(self.columns.feature_names)
+        capacity = min(max(4096, self.memory // 3 // (self._dtype.itemsize * width + 8)), self._mine)
+        buffer = _Buffer(self._pieces(rng), torch.empty(capacity, width, dtype=self._dtype), rng)
         for step in range(steps):
             first, last = (self._mine * (step + i) // steps for i in (0, 1))
-            batch = rows.take(last - first)
-            whole = torch.arange(batch.n).tensor_split(accumulate)
-            pieces = [take(batch, slice(int(i[0]), int(i[-1]) + 1)) for i in whole if len(i)]
-            yield [Piece(piece, piece.n * steps / self.n) for piece in pieces]
-        rows.check_empty(self.pieces.path)
+            batch = buffer.draw(last - first)
+            pieces = [take(batch, index) for index in torch.arange(batch.n).tensor_split(accumulate) if len(index)]
+            yield [Piece(self._placed(piece), piece.n * steps / self.n) for piece in pieces]
+        buffer.check_empty(self.pieces.path)
 
-    def _shuffled(self, rng: np.random.Generator) -> Iterator[Rows]:
-        """All rows of this process, a buffer full of them after the other, each in random order."""
+    def _pieces(self, rng: np.random.Generator) -> Iterator[Rows]:
+        """All rows of this process that are learned from, of row groups in random order, several side by side."""
         groups = _share(self.pieces.groups, self.team)
         order = [groups[i] for i in rng.permutation(len(groups))]
-        buffer: list[Rows] = []
-        capacity = max(4096, self.memory // 6 // (4 * len(self.columns.feature_names) + 8))
         for frame in _side_by_side([self.pieces.read([group]) for group in order]):
-            buffer.append(self._learned(frame))
-            if sum(rows.n for rows in buffer) >= capacity:
-                yield _mixed(buffer, rng)
-                buffer.clear()
-        if buffer:
-            yield _mixed(buffer, rng)
+            yield self._learned(frame)
 
     def _learned(self, frame: pd.DataFrame) -> Rows:
         """The rows of a piece that are learned from."""
@@ -141,8 +136,11 @@ class Stream:
 
     def _rows(self, x: NDArray[np.float64], y: NDArray[np.int64]) -> Rows:
         numbers = torch.from_numpy(x)
-        numbers = self.scaling(numbers) if self._standardized else numbers
-        return Rows(numbers.to(self._device, self._dtype), torch.from_numpy(y).to(self._device))
+        return Rows(self.scaling(numbers) if self._standardized else numbers, torch.from_numpy(y))
+
+    def _placed(self, rows: Rows) -> Rows:
+        """Rows where, and in the precision in which, they are wanted."""
+        return Rows(rows.x.to(self._device, self._dtype), rows.y.to(self._device))
 
     def _codes(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         codes: NDArray[np.int64] = pd.Index(self.classes).get_indexer(pd.Index(labels)).astype(np.int64)
@@ -220,23 +218,50 @@ class _Held(NamedTuple):
         return {"test": even < self.test, "validation": (even >= self.test) & (even < self.test + self.validation)}
 
 
-class _Shelf:
-    """Rows that were read and not yet taken."""
+class _Buffer:
+    """Rows that were read and not yet learned from; batches are drawn from it at random, and more is read.
 
-    def __init__(self, source: Iterator[Rows]) -> None:
-        self.source = source
-        self.rows = next(source, Rows(torch.zeros(0, 1), torch.zeros(0).long()))
+    Arguments:
+        source: Where rows come from, in pieces.
+        x: Room for as many rows as the buffer holds.
+        rng: Decides which are drawn.
+    """
 
-    def take(self, count: int) -> Rows:
-        """The next rows, so many of them or all that are left."""
-        while self.rows.n < count and (more := next(self.source, None)) is not None:
-            self.rows = _joined([self.rows, more]) if self.rows.n else more
-        taken, self.rows = take(self.rows, slice(count)), take(self.rows, slice(count, None))
-        return taken
+    def __init__(self, source: Iterator[Rows], x: Tensor, rng: np.random.Generator) -> None:
+        self.source, self.rng, self.filled = source, rng, 0
+        self.x, self.y = x, torch.empty(len(x), dtype=torch.long)
+        self.waiting = Rows(self.x[:0], self.y[:0])  # what was read and did not fit
+
+    def draw(self, count: int) -> Rows:
+        """So many rows, or all that are left."""
+        self._fill()
+        count = min(count, self.filled)
+        drawn = self.rng.choice(self.filled, count, replace=False)
+        rows = Rows(self.x[drawn], self.y[drawn])
+        # The last rows move to where gaps are now.
+        self.filled -= count
+        gaps = drawn[drawn < self.filled]
+        movers = np.setdiff1d(np.arange(self.filled, self.filled + count), drawn)
+        self.x[gaps], self.y[gaps] = self.x[movers], self.y[movers]
+        return rows
 
     def check_empty(self, path: Path) -> None:
-        if self.rows.n or next(self.source, None) is not None:
+        """Raise an error if there are rows that no step has taken: then others were there before."""
+        self._fill()
+        if self.filled:
             raise TableError(f"{path}: it was changed while it was read; start again")
+
+    def _fill(self) -> None:
+        while self.filled < len(self.x):
+            if self.waiting.n == 0 and (following := next(self.source, None)) is not None:
+                self.waiting = following
+                continue
+            if self.waiting.n == 0:
+                return
+            new = take(self.waiting, slice(len(self.x) - self.filled))
+            self.x[self.filled : self.filled + new.n], self.y[self.filled : self.filled + new.n] = new.x, new.y
+            self.filled += new.n
+            self.waiting = take(self.waiting, slice(new.n, None))
 
 
 def _share(groups: list[Group], team: Team) -> list[Group]:
@@ -256,15 +281,6 @@ def _side_by_side(sources: list[Iterator[pd.DataFrame]]) -> Iterator[pd.DataFram
                 active += islice(waiting, 1)
             else:
                 yield frame
-
-
-def _mixed(buffer: list[Rows], rng: np.random.Generator) -> Rows:
-    rows = _joined(buffer)
-    return take(rows, torch.from_numpy(rng.permutation(rows.n)))
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    return Rows(torch.cat([rows.x for rows in parts]), torch.cat([rows.y for rows in parts]))
 
 
 def _texts(labels: Iterable[Any]) -> bool:
