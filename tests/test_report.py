@@ -230,7 +230,8 @@ def test_images_keep_the_pixels_that_a_model_leaves_out():
     assert page["data"]["image"] == [8, 8, 1]
     assert page["data"]["maps"] is None
     assert all("values" not in entry for entry in page["data"]["rows"])
-    assert page["text"]["cards"][0]["image"]
+    assert all(bool(card["image"]) == (card["won"] > 0) for card in page["text"]["cards"])
+    assert any(card["won"] for card in page["text"]["cards"])
     entry = page["data"]["rows"][0]
     pixels = np.frombuffer(base64.b64decode(entry["image"]), np.uint8)
     raw = source.frame.drop(columns="class").to_numpy()[entry["row"]]

@@ -211,7 +211,7 @@ def test_images_stand_beside_their_traces(page, folder):
     raw = source.frame.drop(columns="class").to_numpy()[int(button.get_attribute("data-row"))]
     np.testing.assert_allclose(pixels, raw * 255 / 16, atol=1)
     assert page.locator("#map").count() == 0
-    assert page.locator("details.card canvas").count() == 10
+    assert page.locator("details.card canvas").count() == len(set(model.predict(examples.X)))
     page.locator("#search").fill("wrong")
     shown = int(page.locator("#count").inner_text().split()[0])
     assert page.locator("#gallery button").count() == min(shown, 90) > 0
