@@ -157,3 +157,13 @@ def test_threads_come_back():
     with pytest.raises(RuntimeError, match="on purpose"):
         fail()
     assert torch.get_num_threads() == before
+
+
+def test_weights_that_overflow_are_not_kept():
+    """The loss of the only step is finite, and what the step makes of the weights is not."""
+    rows, network = rings(), PUNN(SeparateMLP(2, 1, (4,)))
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    with pytest.warns(UserWarning, match="the loss is not finite after epoch 1"):
+        fit(network, rows, epochs=1, batch_size=400, learning_rate=1e30, weight_decay=1e20, schedule="constant")
+    for parameter, start in zip(network.parameters(), before, strict=True):
+        assert torch.equal(parameter.detach(), start)

@@ -209,7 +209,7 @@ def train(
     """
     objective = _Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
     adam = Adam([network, *copies], weight_decay)
-    best_score = torch.full((1 + len(copies),), math.inf)
+    best_score = torch.full((1 + len(copies),), math.inf, device=adam.weights.device)
     mean = adam.weights.clone() if average else None
     state = State(objective, adam, generator, adam.weights.clone(), best_score, mean)
     if resume is not None:
@@ -297,7 +297,7 @@ def _rates(epoch: int, epochs: int, steps: int, largest: float, schedule: str) -
 
 def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, team: Team) -> Tensor:
     """One pass over n rows; the mean loss of every copy."""
-    total = torch.zeros(len(state.best_score))
+    total = torch.zeros_like(state.best_score)
     for rate, pieces in steps:
         for piece in pieces:
             losses = _losses(state, piece.rows)
@@ -318,6 +318,9 @@ def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> 
     if validation is not None:
         score = _validation_losses(state, validation, team)
         state.history.validation_loss.append(float(score.min()))
+    # A step may overflow though the loss before it was finite.
+    overflown = state.adam.copy_of[~torch.isfinite(state.adam.weights)]
+    score = score.index_fill(0, overflown, torch.nan)
     if not bool(torch.isfinite(score).any()):
         state.history.stopped = "loss not finite"
         warnings.warn(
@@ -343,7 +346,8 @@ def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> 
 def _validation_losses(state: State, rows: Rows, team: Team, chunk: int = 8192) -> Tensor:
     """Loss on held-out rows, in pieces; buffers of eval mode, and no row weighs more for its piece."""
     state.objective.eval()
-    total = torch.zeros(len(state.best_score) + 1, dtype=torch.float64)  # the last one is the weight of the rows
+    device = state.best_score.device
+    total = torch.zeros(len(state.best_score) + 1, dtype=torch.float64, device=device)  # the last is the rows' weight
     with _averaged(state):
         for first in range(team.rank * chunk, rows.n, team.size * chunk):
             piece = take(rows, slice(first, first + chunk))
