@@ -28,6 +28,7 @@ from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 
 from punn import PUNN, PUNNClassifier, nll_loss
+from punn.adam import Adam
 from punn.gates import SeparateMLP
 from punn.partition import log_class_sums, log_partition, log_sigmoid_partition
 
@@ -116,12 +117,11 @@ def gate_pairs() -> Iterator[Pair]:
     for gates, features, hidden in ((9, 784, 32), (9, 784, 64), (99, 32, 16)):
         x, y = torch.randn(128, features), torch.randint(gates + 1, (128,))
         network, loop = PUNN(SeparateMLP(features, gates, (hidden, hidden))), Loop(features, gates, hidden)
-        adam, adam_loop = (torch.optim.Adam(m.parameters(), foreach=True) for m in (network, loop))
+        adam, adam_loop = Adam([network]), torch.optim.Adam(loop.parameters())
 
         def ours(network=network, adam=adam, x=x, y=y) -> None:
-            adam.zero_grad()
             nll_loss(network.theta(x), y).backward()
-            adam.step()
+            adam.step(0.001)
 
         def theirs(loop=loop, adam=adam_loop, x=x, y=y) -> None:
             adam.zero_grad()
@@ -140,7 +140,7 @@ def tables() -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
     try:
         from punn.readers import mnist
 
-        x, y, *_ = mnist()
+        x, y, _, _ = mnist()
         sets["MNIST"] = (x.reshape(len(x), -1).astype(np.float32) / 255, y, 2)
     except FileNotFoundError:
         print("MNIST is left out: PUNN_DATA names no folder that has it", file=sys.stderr)

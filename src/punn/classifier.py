@@ -314,8 +314,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Log-probability of every class, shape (n, C); minus infinity where a localised gate is exactly 0."""
         with torch.inference_mode():
-            pieces = self._each(X, lambda theta: self.network_.log_probabilities(theta).cpu().numpy())
-            return np.concatenate(list(pieces))
+            pieces = list(self._each(X, lambda x: self.network_.answer(x).cpu().numpy()))
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
@@ -340,7 +340,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def trace(self, X: ArrayLike) -> GateTrace:
         """How every probability is formed, gate by gate."""
         with torch.inference_mode():
-            pieces = list(self._each(X, lambda theta: [log.cpu().numpy() for log in self.network_.activation(theta)]))
+            activation = self.network_.activation
+            pieces = [[log.cpu().numpy() for log in activation(theta)] for theta in self._theta(X)]
         accept, reject = (np.concatenate(logs) for logs in zip(*pieces, strict=True))
         return GateTrace(accept, reject, self.network_.class_of.cpu().numpy(), self.classes_)
 
@@ -381,15 +382,13 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
         """Gate arguments in double precision, in pieces that fit into memory."""
-        return self._each(X, lambda theta: theta)
+        return self._each(X, lambda x: self.network_.gates(x))
 
     def _each(self, X: ArrayLike, work: Callable[[Tensor], Result]) -> Iterator[Result]:
-        """What is made of the gate arguments, piece by piece."""
+        """What is made of the rows as they reach the gates, piece by piece."""
         check_is_fitted(self, "network_")
         table = numbers_of(self, X)
-        return in_pieces(
-            lambda part: work(self.network_.gates(self._scaled(table[part]))), len(table), self._chunk(table.shape[1])
-        )
+        return in_pieces(lambda part: work(self._scaled(table[part])), len(table), self._chunk(table.shape[1]))
 
     def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
         """Rows as the gates take them, in pieces that fit into memory."""

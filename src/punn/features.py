@@ -11,6 +11,8 @@ from punn.ledger import import_pandas
 
 __all__ = ["as_table", "feature_names", "feature_number", "numbers_of"]
 
+_FEW = 100
+
 
 def feature_names(model: Any) -> list[str]:
     """The names of the features a model was fitted with, or x0, x1, ..."""
@@ -42,6 +44,10 @@ def as_table(model: Any, rows: np.ndarray) -> Any:
 
 def numbers_of(model: Any, X: Any) -> np.ndarray:
     """Rows as numbers, checked; a model that was saved with the columns of a table takes such a table as it is."""
+    # One row of a plain array in a service: the full check would take longer than the answer.
+    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and 0 < len(X) <= _FEW:
+        if X.shape[1] == model.n_features_in_ and not hasattr(model, "feature_names_in_") and np.isfinite(X).all():
+            return X
     schema = getattr(model, "table_", None)
     if schema is not None and hasattr(X, "columns") and list(X.columns) != list(model.feature_names_in_):
         from punn.table import Columns  # needs pandas, which whoever has a frame has

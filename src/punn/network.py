@@ -97,18 +97,31 @@ class PUNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-probability of every class, shape (n, C)."""
-        return self.log_probabilities(self.theta(x), continued=self.training)
+        _check_rows(x)
+        return self.answer(x if self.scaling is None else self.scaling(x))
+
+    def answer(self, x: Tensor) -> Tensor:
+        """Log-probability of every class for rows as they reach the gates, that is after scaling."""
+        if isinstance(self.gates, Shared) and self.gates.coupled and self.activation.sigmoid:
+            # The chain of coupled gates is the softmax of their scores, and that is one pass.
+            scores = self._checked_width(self.gates.scores(x), self.functions)
+            dtype = torch.promote_types(scores.dtype, torch.float32)
+            return log_class_sums(scores.log_softmax(-1, dtype=dtype), self.class_of, self.classes)
+        theta = self._checked_width(self.gates(x), self.functions - 1)
+        return self.log_probabilities(theta, continued=self.training)
 
     def theta(self, x: Tensor) -> Tensor:
         """Gate arguments, shape (n, k - 1)."""
         _check_rows(x)
-        theta: Tensor = self.gates(x if self.scaling is None else self.scaling(x))
-        if theta.ndim == 0 or theta.shape[-1] != self.functions - 1:
+        return self._checked_width(self.gates(x if self.scaling is None else self.scaling(x)), self.functions - 1)
+
+    def _checked_width(self, given: Tensor, width: int) -> Tensor:
+        if given.ndim == 0 or given.shape[-1] != width:
             raise ValueError(
-                f"the gates must give {self.functions - 1} arguments per row for {self.functions} partition "
-                f"functions, got shape {tuple(theta.shape)}"
+                f"the gates must give {width} arguments per row for {self.functions} partition "
+                f"functions, got shape {tuple(given.shape)}"
             )
-        return theta
+        return given
 
     def log_gates(self, x: Tensor) -> LogGates:
         """Log of what every gate accepts and rejects, shape (n, k - 1) each."""

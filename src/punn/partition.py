@@ -128,11 +128,13 @@ def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) 
         tensor([0.4000, 0.6000])
     """
     classes = int(class_of.max()) + 1 if classes is None else classes
+    if usable(log_h) and _parts_of(class_of, log_h.shape[-1], log_h.device).in_order:
+        return log_h
+    if classes == class_of.shape[-1]:
+        return log_h[..., class_of.argsort()]
     if _without_gradient(log_h):
         class_of = class_of.contiguous()
         return chain_class_sums(_rows(log_h), class_of, classes).view(*log_h.shape[:-1], classes)
-    if classes == class_of.shape[-1]:
-        return log_h[..., class_of.argsort()]
     index = class_of.expand(log_h.shape)
     shape = (*log_h.shape[:-1], classes)
     top = torch.full(shape, -torch.inf, dtype=log_h.dtype, device=log_h.device)
@@ -245,6 +247,7 @@ class _Parts(NamedTuple):
     class_of: Tensor  # (k,)
     positions: Tensor  # the functions, class by class, (k,)
     offsets: Tensor  # where the positions of every class begin, (C + 1,)
+    in_order: bool  # one function per class, in the order of the classes
 
 
 class _ChainNLL(torch.autograd.Function):
@@ -252,35 +255,38 @@ class _ChainNLL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool) -> Tensor:
-        wide = _at_least_single(theta.detach())
-        loss, gradient = _loss_and_gradient(wide, target, parts, scale)
+        loss, gradient = _loss_and_gradient(_at_least_single(theta), target, parts, scale, reduced)
         ctx.save_for_backward(gradient.to(theta.dtype))
-        return loss.sum() if reduced else loss
+        return loss
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        if grad_loss.ndim == 0 and grad_loss == 1:  # a loss that ends here: spare a pass over all gates
+        if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
             return gradient, None, None, None, None
         if grad_loss.ndim:
             grad_loss = grad_loss.unsqueeze(-1)
         return gradient * grad_loss.to(gradient.dtype), None, None, None, None
 
 
-def _loss_and_gradient(theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Loss of every row and its gradient, both times the scale."""
+def _loss_and_gradient(
+    theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool
+) -> tuple[Tensor, Tensor]:
+    """Loss of every row, or their sum, and its gradient, both times the scale."""
     if usable(theta):
-        flat = scale.reshape(-1).contiguous() if isinstance(scale, Tensor) else scale
+        flat = scale.reshape(-1) if isinstance(scale, Tensor) else scale
         targets = target.reshape(-1).contiguous()
-        loss, gradient = chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat)
-        return (loss * flat).view(target.shape), gradient.view(theta.shape)
+        loss, gradient = chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat, reduced)
+        return loss if reduced else loss.view(target.shape), gradient.view(theta.shape)
     # With one part each, the position in the chain is all that counts.
     if len(parts.offsets) > len(parts.positions):
         loss, gradient = _one_part(theta, parts.positions[target])
     else:
         loss, gradient = _several_parts(theta, target, parts.class_of)
-    return loss * scale, gradient * (scale.unsqueeze(-1) if isinstance(scale, Tensor) else scale)
+    loss = loss * scale
+    gradient = gradient * (scale.unsqueeze(-1) if isinstance(scale, Tensor) else scale)
+    return loss.sum() if reduced else loss, gradient
 
 
 def _one_part(theta: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -384,14 +390,16 @@ def _parts_of(class_of: Tensor | Sequence[int] | None, functions: int, device: t
     if version != key._version or len(key) != functions or parts.class_of.device != device:
         checked = check_class_of(key, functions).to(device)
         offsets = F.pad(torch.bincount(checked).cumsum(0), (1, 0))
-        parts = _Parts(checked, checked.argsort(stable=True), offsets)
+        in_order = len(offsets) > functions and bool((checked.diff() == 1).all())
+        parts = _Parts(checked, checked.argsort(stable=True), offsets, in_order)
         _known_parts[key] = (key._version, parts)
     return parts
 
 
 @lru_cache(maxsize=8)
 def _one_part_each(functions: int, device: torch.device) -> _Parts:
-    return _Parts(*(torch.arange(functions + more, device=device) for more in (0, 0, 1)))
+    class_of, positions, offsets = (torch.arange(functions + more, device=device) for more in (0, 0, 1))
+    return _Parts(class_of, positions, offsets, in_order=True)
 
 
 def _cumsum(x: Tensor) -> Tensor:

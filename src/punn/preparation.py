@@ -68,11 +68,17 @@ def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
 
 def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Rows as the gates take them, made in pieces: a table may take half of the memory."""
+
+    def piece(first: int) -> Tensor:
+        copy = np.array(table[first : first + _PIECE])  # torch takes no read-only memory
+        rows = torch.from_numpy(copy).to(device)
+        return rows if scaling is None else scaling(rows)
+
+    if len(table) <= _PIECE:
+        return piece(0).to(dtype)
     x = torch.empty(table.shape, dtype=dtype, device=device)
     for first in range(0, len(table), _PIECE):
-        piece = np.array(table[first : first + _PIECE])  # a copy, for torch takes no read-only memory
-        rows = torch.from_numpy(piece).to(device)
-        x[first : first + _PIECE] = rows if scaling is None else scaling(rows)
+        x[first : first + _PIECE] = piece(first)
     return x
 
 

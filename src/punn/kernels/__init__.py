@@ -17,9 +17,9 @@ from torch import Tensor
 __all__ = ["chain_class_sums", "chain_loss", "chain_partition", "chain_sigmoid_partition", "usable"]
 
 #: As in chain.c: a library left over from another version is not used.
-_VERSION = 1
+_VERSION = 2
 _POINTER, _COUNT = ctypes.c_void_p, ctypes.c_int64
-_LOSS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, *[_POINTER] * 3, ctypes.c_double, _POINTER, _POINTER]
+_LOSS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, *[_POINTER] * 3, ctypes.c_double, _POINTER, _POINTER, ctypes.c_int]
 _PARTITION = [*[_POINTER] * 3, _COUNT, _COUNT, _POINTER]
 _CLASS_SUMS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, _POINTER]
 
@@ -64,9 +64,9 @@ def usable(*tensors: Tensor) -> bool:
 
 
 def chain_loss(
-    theta: Tensor, target: Tensor, offsets: Tensor, positions: Tensor, scale: Tensor | float = 1.0
+    theta: Tensor, target: Tensor, offsets: Tensor, positions: Tensor, scale: Tensor | float, added: bool
 ) -> tuple[Tensor, Tensor]:
-    """Loss of every row, and its gradient times a scale.
+    """Loss of every row, or added up, and its gradient; both times a scale.
 
     Arguments:
         theta: Gate arguments, shape (n, gates).
@@ -74,9 +74,10 @@ def chain_loss(
         offsets: Where the functions of every class begin among the positions, shape (C + 1,).
         positions: The functions, class by class, shape (k,).
         scale: One for every row, shape (n,), or one for all.
+        added: Whether the losses are added up.
     """
-    gradient, loss = torch.empty_like(theta), theta.new_empty(len(theta))
     rows, gates = theta.shape
+    gradient, loss = torch.empty_like(theta), theta.new_empty(() if added else rows)
     scales = scale.data_ptr() if isinstance(scale, Tensor) else None
     bad = _function("loss", theta)(
         theta.data_ptr(),
@@ -90,6 +91,7 @@ def chain_loss(
         1.0 if scales else scale,
         gradient.data_ptr(),
         loss.data_ptr(),
+        added,
     )
     _check_memory(bad)
     if bad < rows:

@@ -99,12 +99,12 @@ INLINE double NAME(several_parts)(
     return lost ? taken : -top - log(total);
 }
 
-/* Loss of every row and its gradient times the row's scale (or one scale for all, if that is NULL).
+/* Loss of every row, or added up over all rows, and its gradient; both times the row's scale, or one for all rows.
  * The functions of class c are positions[offsets[c]] to positions[offsets[c + 1] - 1], rising.
  * Returns the first row whose target is no class, rows if there is none, and -1 without memory. */
 FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
     const REAL *theta, int64_t rows, int64_t gates, const int64_t *target, int64_t classes, const int64_t *offsets,
-    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss
+    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss, int added
 ) {
     int64_t most = 0;
     for (int64_t row = 0; row < rows; row++) {
@@ -112,21 +112,21 @@ FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
         int64_t count = offsets[target[row] + 1] - offsets[target[row]];
         most = count > most ? count : most;
     }
-    double *log_h = malloc((most + 1) * sizeof(double));
+    double *log_h = malloc((most + 1) * sizeof(double)), total = 0;
     if (!log_h) return -1;
     for (int64_t row = 0; row < rows; row++, theta += gates, gradient += gates) {
         const int64_t *parts = positions + offsets[target[row]];
         int64_t count = offsets[target[row] + 1] - offsets[target[row]];
         REAL scale = scales ? scales[row] : (REAL)one_scale;
-        loss[row] = (REAL)(
-            count == 1 ? NAME(one_part)(theta, parts[0], gates, scale, gradient)
-                       : NAME(several_parts)(theta, parts, count, gates, scale, gradient, log_h));
+        double mine = count == 1 ? NAME(one_part)(theta, parts[0], gates, scale, gradient)
+                                 : NAME(several_parts)(theta, parts, count, gates, scale, gradient, log_h);
+        total += scale * mine;
+        if (!added) loss[row] = (REAL)(scale * mine);
     }
+    if (added) *loss = (REAL)total;
     free(log_h);
     return rows;
 }
-
-#define SIDE_BY_SIDE 4
 
 /* A running sum that is as good as new at every block: what rounding takes away is kept beside it. */
 INLINE void NAME(carry)(double *sum, double *rest, double more) {
@@ -144,50 +144,53 @@ INLINE void NAME(log_gates)(const REAL *theta, REAL *restrict accept, REAL *rest
     }
 }
 
-/* Log of the partition functions of a few rows at once: one row's sum must wait for itself, that of four need not.
- * From the arguments of sigmoid gates, or if theta is NULL from the logs of any gates. */
-INLINE void NAME(partition)(
-    const REAL *theta, const REAL *log_accept, const REAL *log_reject, int64_t gates, int rows, REAL *out
-) {
-    REAL accept[SIDE_BY_SIDE][LANES], reject[SIDE_BY_SIDE][LANES];
-    double sum[SIDE_BY_SIDE] = {0}, rest[SIDE_BY_SIDE] = {0};
-    for (int64_t first = 0; first < gates; first += LANES) {
-        int size = gates - first < LANES ? (int)(gates - first) : LANES;
-        for (int r = 0; r < rows; r++) {
-            int64_t start = r * gates + first;
-            if (theta) {
-                REAL some[LANES] = {0};
-                memcpy(some, theta + start, size * sizeof(REAL));
-                NAME(log_gates)(some, accept[r], reject[r]);
-            } else {
-                memcpy(accept[r], log_accept + start, size * sizeof(REAL));
-                memcpy(reject[r], log_reject + start, size * sizeof(REAL));
-            }
-        }
-        double within[SIDE_BY_SIDE] = {0};
-        for (int l = 0; l < size; l++) {
-            for (int r = 0; r < rows; r++) {
-                out[r * (gates + 1) + first + l] = (REAL)(accept[r][l] + (sum[r] + (rest[r] + within[r])));
-                within[r] += reject[r][l];
-            }
-        }
-        for (int r = 0; r < rows; r++) NAME(carry)(&sum[r], &rest[r], within[r]);
+/* LANES partition functions: accept, plus what all rejected before, which `sum` and `rest` hold together.
+ * Four sums are formed at a time, by adding the neighbour and then the neighbour's neighbour. */
+INLINE void NAME(add_up)(const REAL *accept, const REAL *reject, double *sum, double *rest, REAL *restrict out) {
+    const four none = {0};
+    four within = {0};
+    for (int l = 0; l < LANES; l += 4) {
+        four a, r;
+        for (int i = 0; i < 4; i++) a[i] = accept[l + i], r[i] = reject[l + i];
+        r += SHUFFLE(r, none, 4, 0, 1, 2);
+        r += SHUFFLE(r, none, 4, 5, 0, 1);
+        a += *sum + (*rest + (within + SHUFFLE(r, none, 4, 0, 1, 2)));
+        within += SHUFFLE(r, none, 3, 3, 3, 3);
+        for (int i = 0; i < 4; i++) out[l + i] = (REAL)a[i];
     }
-    for (int r = 0; r < rows; r++) out[r * (gates + 1) + gates] = (REAL)(sum[r] + rest[r]);
+    NAME(carry)(sum, rest, within[0]);
 }
 
-/* Log of the partition functions, (rows, gates + 1); from theta, or if it is NULL from the logs of any gates. */
+/* Log of the partition functions, (rows, gates + 1); from the arguments of sigmoid gates, or if theta is NULL from
+ * the logs of any gates. */
 FOR_EACH_PROCESSOR void NAME(punn_chain_partition)(
     const REAL *theta, const REAL *accept, const REAL *reject, int64_t rows, int64_t gates, REAL *out
 ) {
-    for (int64_t row = 0; row < rows; row += SIDE_BY_SIDE, out += SIDE_BY_SIDE * (gates + 1)) {
-        int some = rows - row < SIDE_BY_SIDE ? (int)(rows - row) : SIDE_BY_SIDE;
-        int64_t start = row * gates;
-        if (theta) {
-            NAME(partition)(theta + start, NULL, NULL, gates, some, out);
-        } else {
-            NAME(partition)(NULL, accept + start, reject + start, gates, some, out);
+    int64_t whole = gates - gates % LANES, left = gates % LANES;
+    for (int64_t row = 0; row < rows; row++, out += gates + 1) {
+        REAL yes[LANES], no[LANES], some[LANES] = {0};
+        const REAL *at = theta ? theta + row * gates : accept + row * gates;
+        const REAL *beside = theta ? NULL : reject + row * gates;
+        double sum = 0, rest = 0;
+        for (int64_t first = 0; first < whole; first += LANES) {
+            if (theta) {
+                NAME(log_gates)(at + first, yes, no);
+                NAME(add_up)(yes, no, &sum, &rest, out + first);
+            } else {
+                NAME(add_up)(at + first, beside + first, &sum, &rest, out + first);
+            }
         }
+        /* The lanes past the end reject nothing, so the last function is the first of them. */
+        if (theta) {
+            memcpy(some, at + whole, left * sizeof(REAL));
+            NAME(log_gates)(some, yes, no);
+        } else {
+            memcpy(yes, at + whole, left * sizeof(REAL));
+            memcpy(no, beside + whole, left * sizeof(REAL));
+        }
+        for (int64_t l = left; l < LANES; l++) yes[l] = no[l] = 0;
+        NAME(add_up)(yes, no, &sum, &rest, some);
+        memcpy(out + whole, some, (left + 1) * sizeof(REAL));
     }
 }
 
@@ -197,16 +200,24 @@ FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
 ) {
     REAL *h = malloc(k * sizeof(REAL));
     double *total = malloc(classes * sizeof(double));
+    /* Parts that take turns (0, 1, ..., 0, 1, ...) need no look at the map, and every turn is a plain vector. */
+    int turns = k % classes == 0;
+    for (int64_t i = 0; i < k && turns; i++) turns = class_of[i] == i % classes;
     for (int64_t row = 0; row < rows && h && total; row++, log_h += k, out += classes) {
-        if (classes == k) {
-            for (int64_t i = 0; i < k; i++) out[class_of[i]] = log_h[i];
-            continue;
-        }
         for (int64_t c = 0; c < classes; c++) out[c] = -INFINITY, total[c] = 0;
-        for (int64_t i = 0; i < k; i++) out[class_of[i]] = log_h[i] > out[class_of[i]] ? log_h[i] : out[class_of[i]];
-        for (int64_t i = 0; i < k; i++) h[i] = log_h[i] - (out[class_of[i]] == -INFINITY ? 0 : out[class_of[i]]);
-        for (int64_t i = 0; i < k; i++) h[i] = NAME(exp)(h[i]);
-        for (int64_t i = 0; i < k; i++) total[class_of[i]] += h[i];
+        if (turns) {
+            for (int64_t i = 0; i < k; i += classes)
+                for (int64_t c = 0; c < classes; c++) out[c] = log_h[i + c] > out[c] ? log_h[i + c] : out[c];
+            for (int64_t i = 0; i < k; i += classes)
+                for (int64_t c = 0; c < classes; c++)
+                    total[c] += NAME(exp)(log_h[i + c] - (out[c] == -INFINITY ? 0 : out[c]));
+        } else {
+            for (int64_t i = 0; i < k; i++)
+                out[class_of[i]] = log_h[i] > out[class_of[i]] ? log_h[i] : out[class_of[i]];
+            for (int64_t i = 0; i < k; i++) h[i] = log_h[i] - (out[class_of[i]] == -INFINITY ? 0 : out[class_of[i]]);
+            for (int64_t i = 0; i < k; i++) h[i] = NAME(exp)(h[i]);
+            for (int64_t i = 0; i < k; i++) total[class_of[i]] += h[i];
+        }
         for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log(total[c]));
     }
     int64_t answer = h && total ? rows : -1;
