@@ -44,13 +44,19 @@ def as_table(model: Any, rows: np.ndarray) -> Any:
 
 def numbers_of(model: Any, X: Any) -> np.ndarray:
     """Rows as numbers, checked; a model that was saved with the columns of a table takes such a table as it is."""
-    # One row of a plain array in a service: the full check would take longer than the answer.
-    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and 0 < len(X) <= _FEW:
-        if X.shape[1] == model.n_features_in_ and not hasattr(model, "feature_names_in_") and np.isfinite(X).all():
-            return X
+    if _plainly_right(model, X):
+        return np.asarray(X)
     schema = getattr(model, "table_", None)
     if schema is not None and hasattr(X, "columns") and list(X.columns) != list(model.feature_names_in_):
         from punn.table import Columns  # needs pandas, which whoever has a frame has
 
         X = as_table(model, Columns.from_dict(schema).transform(X))
     return np.asarray(validate_data(model, X, reset=False, dtype=[np.float64, np.float32]))
+
+
+def _plainly_right(model: Any, X: Any) -> bool:
+    """Whether a few rows are as they must be: for one row in a service the full check takes longer than the answer."""
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2 or not 0 < len(X) <= _FEW:
+        return False
+    known = X.shape[1] == model.n_features_in_ and not hasattr(model, "feature_names_in_")
+    return known and bool(np.isfinite(X).all())
