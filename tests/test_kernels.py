@@ -93,6 +93,14 @@ def test_rows_that_lie_apart_and_batches_of_any_shape_are_taken():
     torch.testing.assert_close(log_sigmoid_partition(theta).exp().sum(-1), torch.ones(6, 2))
 
 
+def test_no_rows_are_no_trouble():
+    theta = torch.empty(0, 3)
+    assert log_sigmoid_partition(theta).shape == (0, 4)
+    assert log_partition(theta, theta).shape == (0, 4)
+    assert log_class_sums(torch.empty(0, 4), torch.tensor([0, 1, 0, 1])).shape == (0, 2)
+    assert nll_loss(theta, torch.empty(0, dtype=torch.long), reduction="none").shape == (0,)
+
+
 def test_a_mapped_chain_runs_on_operators():
     theta = torch.randn(5, 3, 4)
     torch.testing.assert_close(torch.func.vmap(log_sigmoid_partition)(theta), log_sigmoid_partition(theta))

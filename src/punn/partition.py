@@ -83,7 +83,7 @@ def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
         )
     log_accept, log_reject = _at_least_single(log_accept), _at_least_single(log_reject)
     if _without_gradient(log_accept, log_reject) and log_accept.dtype == log_reject.dtype:
-        return chain_partition(_rows(log_accept), _rows(log_reject)).view(*log_accept.shape[:-1], -1)
+        return chain_partition(_rows(log_accept), _rows(log_reject)).view(*_functions_of(log_accept))
     return log_remaining(log_reject) + F.pad(log_accept, (0, 1))
 
 
@@ -101,7 +101,7 @@ def log_sigmoid_partition(theta: Tensor) -> Tensor:
     """
     theta = _at_least_single(theta)
     if theta.shape[-1] and _without_gradient(theta):
-        return chain_sigmoid_partition(_rows(theta)).view(*theta.shape[:-1], -1)
+        return chain_sigmoid_partition(_rows(theta)).view(*_functions_of(theta))
     return log_partition(*log_sigmoid_gates(theta))
 
 
@@ -418,7 +418,12 @@ def _cumsum(x: Tensor) -> Tensor:
 
 def _rows(x: Tensor) -> Tensor:
     """All leading dimensions as one, in one piece of memory."""
-    return x.reshape(-1, x.shape[-1]).contiguous()
+    return x.reshape(x.shape[:-1].numel(), x.shape[-1]).contiguous()
+
+
+def _functions_of(gates: Tensor) -> tuple[int, ...]:
+    """The shape of the partition functions that such gates make."""
+    return (*gates.shape[:-1], gates.shape[-1] + 1)
 
 
 def _without_gradient(*tensors: Tensor) -> bool:
