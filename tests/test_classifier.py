@@ -418,6 +418,27 @@ def test_interruption_returns_a_usable_model(monkeypatch):
     assert torch.get_num_threads() == threads
 
 
+def test_a_function_is_told_of_every_epoch_and_can_end_the_fit():
+    told = []
+
+    def listen(step):
+        told.append(step.epoch)
+        if step.epoch == 5:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted in epoch"):
+        model = quick(verbose=listen).fit(X, NAMES)
+    assert told == [1, 2, 3, 4, 5]
+    assert model.history_.stopped == "interrupted"
+    assert len(model.loss_curve_) == 5
+
+
+def test_ranges_are_those_of_the_training_rows():
+    np.testing.assert_array_equal(quick().fit(X, NAMES).ranges_, np.percentile(X, [0, 50, 100], axis=0).T)
+    model = quick().partial_fit(X[:50], NAMES[:50], classes=np.unique(NAMES)).partial_fit(X[50:], NAMES[50:])
+    np.testing.assert_array_equal(model.ranges_[:, [0, 2]], np.stack([X.min(0), X.max(0)], axis=1))
+
+
 def test_control_c_in_a_real_process(tmp_path, listening):
     script = tmp_path / "fit.py"
     script.write_text(

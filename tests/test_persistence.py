@@ -102,8 +102,23 @@ class TestRoundTrip:
         assert next(again.network_.parameters()).dtype == next(model.network_.parameters()).dtype
         np.testing.assert_array_equal(again.trace(ROWS).gates, model.trace(ROWS).gates)
         assert str(again.regions()) == str(model.regions())
+        assert again.ranges_.tobytes() == model.ranges_.tobytes()
         again.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+    def test_a_file_of_before_ranges_were_kept(self, small, tmp_path):
+        _, description, tensors = parts_of(small[1].read_bytes())
+        del description["ranged"], tensors["ranges"]
+        (tmp_path / "old").write_bytes(signed(json.dumps(description), tensors))
+        old = punn.load(tmp_path / "old")
+        assert old.ranges_ is None
+        assert_same(small[0], old)
+        old.save(tmp_path / "again")
+        assert punn.load(tmp_path / "again").ranges_ is None
+
+    def test_a_function_for_verbose_is_not_kept(self, tmp_path):
+        fitted(gates="ball", verbose=lambda step: None).save(tmp_path / "model")
+        assert punn.load(tmp_path / "model").verbose is False
 
     def test_another_process(self, tmp_path):
         np.save(tmp_path / "rows.npy", ROWS)
@@ -388,6 +403,7 @@ class TestLoadRefuses:
             ({"dtype": "float16"}, "dtype"),
             ({"scaled": False}, "'scaling.mean' should be none"),
             ({"covered": False}, "'coverage.mass' should be none"),
+            ({"ranged": False}, "'ranges' should be none"),
             ({"features": 3}, "same features"),
             ({"feature_names": ["a"]}, "every feature must have a name"),
             ({"params": {"rest": "unknown"}}, "rest='unknown' needs"),
@@ -410,6 +426,7 @@ class TestLoadRefuses:
             ({name: tensors[name].flatten()}, "should be"),
             ({name: torch.zeros(0)}, "should be"),
             ({"coverage.rows": tensors["coverage.rows"] - 10**6}, "fewer than none"),
+            ({"ranges": tensors["ranges"].flip(1)}, "this order"),
             ({"more": torch.zeros(1)}, "'more' should be none"),
         ]:
             self.refuse(tmp_path, signed(metadata["punn"], {**tensors, **value}), match)

@@ -8,7 +8,7 @@ import torch
 
 from punn import PUNNClassifier
 from punn.gates import SeparateMLP
-from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
+from punn.preparation import Settings, hold_out, parts_of_rows, ranges_of, scaled, scaling_of, seeded, unknown_label
 from punn.training import Rows
 
 RNG = np.random.RandomState
@@ -28,6 +28,16 @@ def test_constant_columns_are_only_shifted():
     scaling = scaling_of(np.column_stack([np.full(10, 0.1), np.arange(10.0)]), None)
     assert float(scaling.scale[0]) == 1.0
     assert float(scaling(torch.tensor([[0.1, 0.0]], dtype=torch.float64))[0, 0]) == pytest.approx(0, abs=1e-12)
+
+
+def test_ranges_are_those_of_all_rows_and_are_widened_by_later_ones():
+    X = RNG(0).randn(50_001, 2)
+    ranges = ranges_of(X)
+    np.testing.assert_array_equal(ranges[:, [0, 2]], np.stack([X.min(0), X.max(0)], axis=1))
+    np.testing.assert_allclose(ranges[:, 1], np.median(X, axis=0), atol=0.02)
+    wider = ranges_of(np.array([[-100.0, 0.0], [0.0, 100.0]]), ranges)
+    assert wider[0].tolist() == [-100.0, ranges[0, 1], ranges[0, 2]]
+    assert wider[1].tolist() == [ranges[1, 0], ranges[1, 1], 100.0]
 
 
 def test_read_only_tables_are_taken():

@@ -38,11 +38,11 @@ from punn.memory import in_pieces
 from punn.network import PUNN, Standardize
 from punn.options import check_options
 from punn.parallel import ALONE, Team, assemble
-from punn.preparation import Settings, hold_out, parts_of_rows, scaled, scaling_of, seeded, unknown_label
+from punn.preparation import Settings, hold_out, parts_of_rows, ranges_of, scaled, scaling_of, seeded, unknown_label
 from punn.progress import Progress
 from punn.regions import Coverage, Regions, build_regions, class_codes, coverage_of
 from punn.trace import GateTrace
-from punn.training import History, Rows, Source, few_threads, take, train
+from punn.training import History, Rows, Source, Step, few_threads, take, train
 
 if TYPE_CHECKING:
     from punn.streaming import Stream
@@ -92,12 +92,14 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accumulate: Pieces that the rows of a step are taken in, one after the other, to need less memory.
         processes: ``"auto"``: all that torchrun started share the work, each with the same rows; 1: this one alone.
         checkpoint: A path; a fit that was interrupted goes on from there to the very same weights.
-        verbose: Show progress.
+        verbose: Show progress; or a function that is told of every epoch as a :class:`punn.training.Step`, and
+            ends the fit, with the best weights so far, by raising KeyboardInterrupt.
 
     Attributes:
         classes_: The classes. order_: The classes in the order of the chain. network_: The fitted
         :class:`punn.PUNN`. n_parameters_: How many numbers were learned. loss_curve_: The training
-        loss of every epoch. n_iter_: Epochs run. n_features_in_, feature_names_in_: As in scikit-learn.
+        loss of every epoch. n_iter_: Epochs run. ranges_: Least, middle and largest training value of every
+        feature, shape (features, 3). n_features_in_, feature_names_in_: As in scikit-learn.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -110,6 +112,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: np.ndarray
     network_: PUNN
     coverage_: Coverage | None
+    ranges_: np.ndarray | None
     table_: dict[str, Any] | None
 
     def __init__(
@@ -141,7 +144,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accumulate: int = 1,
         processes: int | str = "auto",
         checkpoint: Any = None,
-        verbose: bool = False,
+        verbose: bool | Callable[[Step], None] = False,
     ) -> None:
         self.gates = gates
         self.activation = activation
@@ -204,7 +207,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings.judged &= not going_on and len(self.classes_) > 1
             checkpoint = self._checkpoint(team, *rows)
             self.history_ = self._learn(rows, copies, settings, rng, generator, checkpoint, team)
-        self._finish(take(rows, slice(len(table))))  # without a background
+        self._finish(take(rows, slice(len(table))), table)  # without a background
         return self
 
     def fit_stream(self, stream: Stream) -> Self:
@@ -252,14 +255,15 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     team=stream.team,
                 )
                 _ended(checkpoint, self.history_)
-        self._finish(rows)
+        self._finish(rows, sample)
         return self
 
-    def _finish(self, rows: Rows) -> None:
-        """What there is to say of a network that has learned, from its rows or a sample of them."""
+    def _finish(self, rows: Rows, table: np.ndarray) -> None:
+        """What there is to say of a network that has learned, from its rows or a sample of them; also unscaled."""
         # Learned in single precision, used in double: what it says is then the same on every machine.
         self.network_.double()
         self.loss_curve_, self.n_iter_ = self.history_.loss, len(self.history_.loss)
+        self.ranges_ = ranges_of(table)
         self.table_ = None  # the columns of an earlier table, if any, are no longer its own
         self._warn_of_dead_gates(rows)
         chunk = self._chunk(rows.x.shape[1])
@@ -306,6 +310,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 schedule="constant",
             )
         self.network_.double()
+        self.ranges_ = ranges_of(table, None if first else getattr(self, "ranges_", None))
         self.coverage_ = None  # earlier rows are gone; regions(X, y) counts those at hand
         self.loss_curve_ = [*self.loss_curve_, *history.loss]
         self.n_iter_ = len(self.loss_curve_)
@@ -518,7 +523,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) == 1:
             return History(stopped="one class: nothing to learn")
         here = checkpoint.of_stage(stage) if checkpoint else None
-        progress = Progress() if self.verbose and team.rank == 0 else None
+        progress = Progress() if self.verbose and not callable(self.verbose) and team.rank == 0 else None
         with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
             history = train(
                 network,
@@ -542,7 +547,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 team=team,
                 resume=here.resume if here else None,
                 save=here.save if here else None,
-                report=progress,
+                report=self.verbose if callable(self.verbose) else progress,
             )
         if progress:
             progress.close()

@@ -191,6 +191,7 @@ class Description(Plain):
     dtype: Literal["float32", "float64"]
     scaled: bool
     covered: bool
+    ranged: bool = False  # files of before punn kept ranges have none
     families: Annotated[list[Placed], Field(min_length=1, max_length=32)]
     activation: ActivationName | list[ActivationName]
     params: dict[str, Scalar | list[Scalar] | Pairs]
@@ -285,6 +286,8 @@ def expected_tensors(description: Description, network: PUNN) -> dict[str, tuple
         k, classes = network.functions, network.classes
         expected |= {"coverage.rows": ([k, classes], "I64"), "coverage.right": ([k], "I64")}
         expected |= {"coverage.mass": ([k], "F64"), "coverage.peak": ([k], "F64")}
+    if description.ranged:
+        expected["ranges"] = ([description.features, 3], "F64")
     return expected
 
 

@@ -62,8 +62,8 @@ def save(
 ) -> None:
     """Write a fitted model to one file, whole or not at all.
 
-    A ``random_state`` that is no number and a ``checkpoint`` are not kept. A function for ``gates`` that makes
-    gates of punn comes back as a function that makes the same gates.
+    A ``random_state`` that is no number, a ``checkpoint`` and a function for ``verbose`` are not kept. A function for
+    ``gates`` that makes gates of punn comes back as a function that makes the same gates.
 
     Arguments:
         model: A fitted classifier, with gates and activations of punn.
@@ -129,8 +129,9 @@ def load(path: str | os.PathLike[str]) -> PUNNClassifier:
             raise ValueError("it was changed after it was written: its content does not have its digest")
         _check_numbers(tensors)
         coverage = _coverage_of(tensors) if description.covered else None
+        ranges = _ranges_of(tensors) if description.ranged else None
         network.load_state_dict({**tensors, "class_of": network.class_of}, assign=True)
-        return _estimator(description, network, coverage)
+        return _estimator(description, network, coverage, ranges)
     except ValidationError as error:
         raise _refused(path, _first_fault(error)) from error
     except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError, OverflowError, RecursionError) as error:
@@ -170,6 +171,7 @@ def _described(
         classes=classes.tolist(),
         labels=labels,
         covered=model.coverage_ is not None,
+        ranged=vars(model).get("ranges_") is not None,
         order=model.order_.tolist(),
         features=model.n_features_in_,
         feature_names=None if names is None else names.tolist(),
@@ -188,6 +190,8 @@ def _plain_params(model: PUNNClassifier) -> dict[str, Any]:
         del params["gates"]
     if isinstance(model.random_state, np.random.RandomState):
         del params["random_state"]
+    if callable(model.verbose):
+        del params["verbose"]
     return params
 
 
@@ -207,6 +211,8 @@ def _tensors_of(model: PUNNClassifier) -> dict[str, Tensor]:
     if model.coverage_ is not None:
         counts = model.coverage_._asdict()
         tensors |= {f"coverage.{name}": torch.tensor(value) for name, value in counts.items()}
+    if vars(model).get("ranges_") is not None:
+        tensors["ranges"] = torch.from_numpy(model.ranges_).clone()
     return tensors
 
 
@@ -218,7 +224,17 @@ def _coverage_of(tensors: dict[str, Tensor]) -> Coverage:
     return coverage
 
 
-def _estimator(description: Description, network: PUNN, coverage: Coverage | None) -> PUNNClassifier:
+def _ranges_of(tensors: dict[str, Tensor]) -> np.ndarray:
+    """Take the ranges of the features out of the tensors."""
+    ranges: np.ndarray = tensors.pop("ranges").numpy()
+    if (np.diff(ranges, axis=1) < 0).any():
+        raise ValueError("the least, middle and largest value of a feature must stand in this order")
+    return ranges
+
+
+def _estimator(
+    description: Description, network: PUNN, coverage: Coverage | None, ranges: np.ndarray | None
+) -> PUNNClassifier:
     params: dict[str, Any] = {
         name: dict(value.pairs) if isinstance(value, Pairs) else value for name, value in description.params.items()
     }
@@ -232,7 +248,7 @@ def _estimator(description: Description, network: PUNN, coverage: Coverage | Non
     families_of(model.gates, len(description.class_of) - 1)
     model.classes_ = description.label_array()
     model.order_ = model.classes_[list(dict.fromkeys(description.class_of))]
-    model.network_, model.coverage_ = network, coverage
+    model.network_, model.coverage_, model.ranges_ = network, coverage, ranges
     model.n_features_in_ = description.features
     if description.feature_names is not None:
         model.feature_names_in_ = np.array(description.feature_names, dtype=object)

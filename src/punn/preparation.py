@@ -25,6 +25,7 @@ __all__ = [
     "Settings",
     "hold_out",
     "parts_of_rows",
+    "ranges_of",
     "scaled",
     "scaling_of",
     "seeded",
@@ -64,6 +65,26 @@ def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
     # What rounding leaves of a constant column is not a scale.
     scale[scale <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
     return Standardize(torch.from_numpy(mean), torch.from_numpy(scale))
+
+
+def ranges_of(X: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
+    """The least, a middle and the largest value of every feature, shape (features, 3).
+
+    The middle is the median; of many rows, that of evenly spaced ones.
+
+    Arguments:
+        X: Rows, shape (n, features).
+        before: The ranges of rows seen before, which are widened and keep their middle.
+
+    Example:
+        >>> ranges_of(np.array([[1.0], [2.0], [9.0]]))
+        array([[1., 2., 9.]])
+    """
+    low, high = X.min(axis=0), X.max(axis=0)
+    if before is not None:
+        return np.stack([np.minimum(low, before[:, 0]), before[:, 1], np.maximum(high, before[:, 2])], axis=1)
+    middle = np.median(X[:: len(X) // 20_000 + 1], axis=0)
+    return np.stack([low, middle, high], axis=1).astype(np.float64)
 
 
 def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, dtype: torch.dtype) -> Tensor:
