@@ -16,6 +16,7 @@ import typer
 from punn import __version__
 from punn.cli.data import data
 from punn.cli.explain import explain
+from punn.cli.explore import explore
 from punn.cli.info import export, info
 from punn.cli.predict import predict
 from punn.cli.report import report
@@ -59,7 +60,7 @@ def _punn(
     """
 
 
-for command in (train, info, predict, explain, report, export, data, reproduce):
+for command in (train, info, predict, explain, report, explore, export, data, reproduce):
     app.command()(command)
 
 
