@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from punn.adam import Adam
-from punn.gates import Hybrid, Shell
+from punn.gates import Hybrid, Shared, Shell
 from punn.network import PUNN
 from punn.parallel import ALONE, Team
 from punn.partition import nll_loss
@@ -253,16 +253,22 @@ class _Objective(nn.Module):
         self.smoothness, self.label_smoothing, self.mixed = smoothness, label_smoothing, mixed
         # The closed form knows sigmoid chains, and cannot be mapped over copies.
         self.closed_form = plain and network.activation.sigmoid and label_smoothing == 0
+        coupled = isinstance(network.gates, Shared) and network.gates.coupled
+        # Coupled gates with one function per class are a softmax in the chain's order, whose loss torch has.
+        self.softmax = self.closed_form and coupled and network.functions == network.classes
 
     def forward(self, x: Tensor, y: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
         """The loss, with penalties only while training; without classes, the most probable ones."""
         network = self.network
+        reduction = "mean" if weight is None else "none"
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
-            theta = network.gates(x)
+            theta = network.gates.scores(x) if self.softmax else network.gates(x)  # type: ignore[operator]
         if y is None:
-            return network.log_probabilities(theta).argmax(-1)
-        if self.closed_form:
-            reduction = "mean" if weight is None else "none"
+            return network.class_of[theta.argmax(-1)] if self.softmax else network.log_probabilities(theta).argmax(-1)
+        if self.softmax:
+            scores = theta.to(torch.promote_types(theta.dtype, torch.float32))
+            losses = nn.functional.cross_entropy(scores, network.class_of.argsort()[y], reduction=reduction)
+        elif self.closed_form:
             losses = nll_loss(theta, y, network.class_of, reduction=reduction)
         else:
             log_p = network.log_probabilities(theta, continued=True)
