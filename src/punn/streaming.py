@@ -40,7 +40,8 @@ __all__ = ["Examples", "Stream", "open_stream"]
 SAMPLE = 50_000  # rows that the start of a network, and what its columns are, is found from
 HELD = 100_000  # rows at most that are held out for a purpose
 FEWEST = 20  # rows of a class, below which none of them is held out
-OPEN = 4  # row groups that are read side by side
+OPEN = 4  # row groups that are read side by side, at most
+PAGE = 1 << 20  # bytes of a column that pyarrow holds while it reads a row group
 
 
 class Examples(NamedTuple):
@@ -121,7 +122,8 @@ class Stream:
         """All rows of this process that are learned from, of row groups in random order, several side by side."""
         groups = _share(self.pieces.groups, self.team)
         order = [groups[i] for i in rng.permutation(len(groups))]
-        for frame in _side_by_side([self.pieces.read([group]) for group in order]):
+        abreast = min(OPEN, max(1, self.memory // 4 // (PAGE * len(self.pieces.columns))))
+        for frame in _side_by_side([self.pieces.read([group]) for group in order], abreast):
             yield self._learned(frame)
 
     def _learned(self, frame: pd.DataFrame) -> Rows:
@@ -269,10 +271,10 @@ def _share(groups: list[Group], team: Team) -> list[Group]:
     return groups[team.rank :: team.size]
 
 
-def _side_by_side(sources: list[Iterator[pd.DataFrame]]) -> Iterator[pd.DataFrame]:
+def _side_by_side(sources: list[Iterator[pd.DataFrame]], abreast: int) -> Iterator[pd.DataFrame]:
     """A piece from each of the first few in turn; where one ends the next begins."""
     waiting = iter(sources)
-    active = list(islice(waiting, OPEN))
+    active = list(islice(waiting, abreast))
     while active:
         for source in list(active):
             frame = next(source, None)

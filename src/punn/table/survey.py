@@ -21,6 +21,8 @@ from punn.table.target import check_classes, labels_of
 
 __all__ = ["Summary", "Survey"]
 
+MOST_FRAMES = 32  # a frame of a few rows takes a hundred times their memory: they are joined now and then
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -118,13 +120,19 @@ class Survey:
         self.classes.update(pd.Series(labels).value_counts().to_dict())
         learned = np.ones(len(frame), bool)
         for purpose, rows in kept.items():
-            self.kept.setdefault(purpose, []).append(frame[rows[labelled]])
+            self._keep(purpose, frame[rows[labelled]])
             learned &= ~rows[labelled]
         numbers = frame.index.to_numpy()
-        self.kept["sample"].append(frame[learned & (numbers % self.stride == 0)])
+        self._keep("sample", frame[learned & (numbers % self.stride == 0)])
         for name in frame.columns:
             if str(name) not in (self.target, *self.drop):
                 self._look(str(name), frame, frame[name], learned)
+
+    def _keep(self, purpose: str, frame: pd.DataFrame) -> None:
+        frames = self.kept.setdefault(purpose, [])
+        frames.append(frame)
+        if len(frames) >= MOST_FRAMES:
+            frames[:] = [pd.concat(frames)]
 
     def _look(self, name: str, frame: pd.DataFrame, series: "pd.Series[Any]", learned: Mask) -> None:
         """One column of a piece."""
