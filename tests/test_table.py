@@ -132,6 +132,14 @@ class TestParquet:
         with pytest.raises(TableError, match=r"cut\.parquet: expected a Parquet file, got a damaged one"):
             read_table(path)
 
+    def test_damaged_names(self, tmp_path):
+        content = bytearray(PLAIN.to_parquet(engine="pyarrow"))
+        place = 0
+        while (place := content.find(b"island", place + 1)) > 0:
+            content[place] = 0xD9
+        with pytest.raises(TableError, match="expected a Parquet file, got a damaged one"):
+            read_table(write(tmp_path, bytes(content), "names.parquet"))
+
 
 @pytest.mark.parametrize(
     ("content", "message"),

@@ -20,13 +20,15 @@ import pyarrow.parquet as parquet
 
 from punn.table.cells import TableError
 
-__all__ = ["is_parquet", "parquet_frame", "read_table", "read_text_pieces", "refuse_duplicates"]
+__all__ = ["DAMAGED", "is_parquet", "parquet_frame", "read_table", "read_text_pieces", "refuse_duplicates"]
 
 # In the order of preference: a comma may stand in numbers and texts, the others hardly do.
 SEPARATORS = ("\t", ";", "|", ",")
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
 HEAD_BYTES = 1 << 16
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
+#: What pyarrow raises at a Parquet file that is damaged; the last one for the name of a column.
+DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
 FOREIGN = {
     b"PK\x03\x04": "an Excel workbook or a zip file; save the sheet as CSV, or unpack the file",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save the sheet as CSV",
@@ -149,7 +151,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         table = parquet.ParquetFile(path).read()
         refuse_duplicates(path, table.column_names)
         return parquet_frame(table)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise TableError(f"{path}: expected a Parquet file, got a damaged one ({error}); write it again") from None
 
 

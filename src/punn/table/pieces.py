@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from punn.table.cells import TableError, listed
-from punn.table.files import is_parquet, parquet_frame, refuse_duplicates
+from punn.table.files import DAMAGED, is_parquet, parquet_frame, refuse_duplicates
 
 __all__ = ["Group", "Pieces", "is_parquet_folder"]
 
@@ -59,7 +59,7 @@ class Pieces:
             try:
                 metadata = parquet.read_metadata(file)
                 its = metadata.schema.to_arrow_schema()
-            except (pa.ArrowException, OSError) as error:
+            except DAMAGED as error:
                 raise _damaged(file, error) from None
             if schema is None:
                 schema = its
@@ -91,7 +91,7 @@ class Pieces:
                         frame.index = pd.RangeIndex(first, first + len(frame))
                         first += len(frame)
                         yield frame
-            except (pa.ArrowException, OSError) as error:
+            except DAMAGED as error:
                 raise _damaged(group.path, error) from None
 
 
