@@ -132,6 +132,12 @@ class TestParquet:
         with pytest.raises(TableError, match=r"cut\.parquet: expected a Parquet file, got a damaged one"):
             read_table(path)
 
+    def test_damaged_texts(self, tmp_path):
+        PLAIN.to_parquet(tmp_path / "whole.parquet", compression="none")
+        content = (tmp_path / "whole.parquet").read_bytes().replace(b"Dream", b"\x93ream")
+        with pytest.raises(TableError, match="expected a Parquet file, got a damaged one"):
+            read_table(write(tmp_path, content, "texts.parquet"))
+
     def test_damaged_names(self, tmp_path):
         content = bytearray(PLAIN.to_parquet(engine="pyarrow"))
         place = 0

@@ -158,6 +158,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def parquet_frame(table: pa.Table) -> pd.DataFrame:
     """The frame of a table from a Parquet file, with decimals as numbers."""
     for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table.column(i).validate(full=True)  # bytes that are no text would be met much later
         if pa.types.is_decimal(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(pa.float64()))
     return _to_pandas(table)
