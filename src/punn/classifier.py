@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from punn.streaming import Stream
 
 __all__ = ["PUNNClassifier"]
-
-Result = TypeVar("Result")
 
 
 class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -318,13 +316,22 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Log-probability of every class, shape (n, C); minus infinity where a localised gate is exactly 0."""
+        check_is_fitted(self, "network_")
+        table = numbers_of(self, X)
+        log_p = np.empty((len(table), len(self.classes_)))
+
+        def fill(part: slice) -> None:
+            log_p[part] = self.network_.answer(self._scaled(table[part])).cpu().numpy()
+
         with torch.inference_mode():
-            pieces = list(self._each(X, lambda x: self.network_.answer(x).cpu().numpy()))
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            for _ in in_pieces(fill, len(table), self._chunk(table.shape[1])):
+                pass
+        return log_p
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
-        return np.asarray(np.exp(self.predict_log_proba(X)))
+        log_p = self.predict_log_proba(X)
+        return np.exp(log_p, out=log_p)
 
     def predict(self, X: ArrayLike, exact_early_exit: bool = False) -> np.ndarray:
         """The most probable class of every row.
@@ -386,13 +393,11 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
         """Gate arguments in double precision, in pieces that fit into memory."""
-        return self._each(X, lambda x: self.network_.gates(x))
-
-    def _each(self, X: ArrayLike, work: Callable[[Tensor], Result]) -> Iterator[Result]:
-        """What is made of the rows as they reach the gates, piece by piece."""
         check_is_fitted(self, "network_")
         table = numbers_of(self, X)
-        return in_pieces(lambda part: work(self._scaled(table[part])), len(table), self._chunk(table.shape[1]))
+        return in_pieces(
+            lambda part: self.network_.gates(self._scaled(table[part])), len(table), self._chunk(table.shape[1])
+        )
 
     def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
         """Rows as the gates take them, in pieces that fit into memory."""
