@@ -330,8 +330,9 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
-        log_p = self.predict_log_proba(X)
-        return np.exp(log_p, out=log_p)
+        p = self.predict_log_proba(X)
+        np.exp(p, out=p)
+        return p
 
     def predict(self, X: ArrayLike, exact_early_exit: bool = False) -> np.ndarray:
         """The most probable class of every row.
