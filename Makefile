@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= passive
 # Figures are drawn into files, never on a screen.
 export MPLBACKEND ?= agg
 
-.PHONY: setup demo test lint types bench results clean
+.PHONY: setup demo test lint types docs bench results clean
 
 setup: $(VENV)/.installed
 
@@ -31,6 +31,10 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+# The site, in site/: open site/index.html. The variable silences news about mkdocs itself.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 bench: setup
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.accuracy
@@ -40,4 +44,4 @@ results: setup
 	$(BIN)/python -m punn.experiments.results
 
 clean:
-	rm -rf $(VENV) build dist demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo site .mypy_cache .pytest_cache .ruff_cache .hypothesis

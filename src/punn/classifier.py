@@ -94,10 +94,14 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ends the fit, with the best weights so far, by raising KeyboardInterrupt.
 
     Attributes:
-        classes_: The classes. order_: The classes in the order of the chain. network_: The fitted
-        :class:`punn.PUNN`. n_parameters_: How many numbers were learned. loss_curve_: The training
-        loss of every epoch. n_iter_: Epochs run. ranges_: Least, middle and largest training value of every
-        feature, shape (features, 3). n_features_in_, feature_names_in_: As in scikit-learn.
+        classes_: The classes.
+        order_: The classes in the order of the chain.
+        network_: The fitted :class:`punn.PUNN`.
+        n_parameters_: How many numbers were learned.
+        loss_curve_: The training loss of every epoch.
+        n_iter_: Epochs run.
+        ranges_: Least, middle and largest training value of every feature, shape (features, 3).
+        n_features_in_: As in scikit-learn, and so is feature_names_in_.
 
     Example:
         >>> from sklearn.datasets import load_iris

@@ -39,9 +39,11 @@ class Counterfactual:
         found: Whether there is one.
         before: The predicted label of the row.
         after: The predicted label of the changed row, or None.
-        x: The row. x_new: The changed row, or None.
+        x: The row.
+        x_new: The changed row, or None.
         distance: The length of the change in standard deviations; infinite if none was found.
-        features: The names of the features. scale: Their standard deviations.
+        features: The names of the features.
+        scale: Their standard deviations.
         trace: A trace of the row and, if found, of the changed row.
         method: "closed form" or "search".
         note: What was found, in a sentence, if it is no change.
