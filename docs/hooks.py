@@ -34,8 +34,13 @@ def on_page_content(content, page, config, files):
     """Formulas as MathML."""
     inline = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
     block = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
-    content = inline.sub(lambda found: convert(html.unescape(found[1])), content)
-    return block.sub(lambda found: convert(html.unescape(found[1]), display="block"), content)
+    content = inline.sub(lambda found: mathml(found[1], "inline"), content)
+    return block.sub(lambda found: mathml(found[1], "block"), content)
+
+
+def mathml(formula: str, display: str) -> str:
+    """LaTeX in HTML as MathML; the converter shows the backslash of an underscore."""
+    return convert(html.unescape(formula).replace(r"\_", "_"), display=display)
 
 
 class Mathematics(Extension):
