@@ -166,6 +166,7 @@ class TestRow:
         check = explore.locator(".control", has_text="petal width")
         until(explore, lambda: winner(explore) == "virginica")
         assert float(slider(explore, "petal width").input_value()) == pytest.approx(1.9, abs=0.02)
+        settled(explore)
         before = probabilities(explore)
         width.fill("wide")
         assert check.locator(".message").inner_text() == "expected a number, got wide"
@@ -430,7 +431,7 @@ class TestTraining:
         page.locator("#go-train").click()
         page.locator(".set", has_text="digits").click()
         page.wait_for_selector("text=digits: 1,797 rows, 65 columns")
-        choose(page, "gates", "shared")
+        choose(page, "gates", "mlp")
         page.locator("#epochs").fill("90000")
         page.locator("#fit").click()
         page.wait_for_selector("text=/epoch \\d+ of 90000/")
