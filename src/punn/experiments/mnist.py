@@ -6,7 +6,8 @@ training pixels. The figure shows two test digits found by rule: of the right an
 the wrong answers the most probable one.
 
 With our own settings the same gates also see distorted copies of the training digits, and the step size goes down
-to zero. All settings were chosen by the last 10,000 training rows, with the others to learn from.
+to zero. The width of the gates and the kind of distortion were chosen by the last 10,000 training rows, with the others
+to learn from; no setting was chosen by the test digits.
 
 The quick version takes scikit-learn's digits of 8 x 8 pixels in MNIST's place, which need no download.
 """
