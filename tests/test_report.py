@@ -206,6 +206,13 @@ def test_pixels_are_known_by_their_names(names, shape):
     assert sorted(layout.places) == list(range(np.prod(shape)))
 
 
+@pytest.mark.parametrize(("first", "dropped"), [(0, 12), (0, 0), (1, 12), (1, 0)])
+def test_pixels_stay_in_place_where_the_first_ones_are_no_columns(first, dropped):
+    layout = layout_of_names([f"pixel{i}" for i in range(first + dropped, first + 784)])
+    assert (layout.height, layout.width) == (28, 28)
+    assert layout.places.tolist() == list(range(dropped, 784))
+
+
 @pytest.mark.parametrize("names", [["a", "b"], [f"x{i}" for i in range(64)], ["pixel_0_0", "pixel_0_1"]])
 def test_other_columns_are_no_image(names):
     assert layout_of_names(names) is None

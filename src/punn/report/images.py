@@ -54,16 +54,22 @@ def layout_of_names(names: Sequence[str]) -> Layout | None:
     if len({len(pair) for pair in numbers}) > 1:
         return None
     places = np.array(numbers)
-    places -= places.min(axis=0)
     if places.shape[1] == 2:
+        places -= places.min(axis=0)
         height, width = (places.max(axis=0) + 1).tolist()
         return Layout(height, width, 1, columns, places[:, 0] * width + places[:, 1])
-    flat = places[:, 0]
+    flat = places[:, 0] - _first_number(places[:, 0])
     side = math.isqrt(len(flat) // 3)
     if 3 * side**2 == len(flat) == flat.max() + 1 and math.isqrt(len(flat)) ** 2 != len(flat):
         return Layout(side, side, 3, columns, _channels_last(flat, side * side))
     side = math.isqrt(int(flat.max())) + 1
     return Layout(side, side, 1, columns, flat)
+
+
+def _first_number(numbers: NDArray[np.intp]) -> int:
+    """Whether pixels count from 0 or 1. The least number cannot tell: pixels that never vary may be no columns."""
+    last = int(numbers.max())
+    return int(numbers.min() > 0 and (len(numbers) == last or math.isqrt(last) ** 2 == last))
 
 
 def layout_of_shape(shape: Sequence[int], features: int) -> Layout:
