@@ -15,6 +15,7 @@ TOLD = {
     "density": "exact gates: the uniform error is",
     "mnist": "The most confident mistake is row",
     "shapes": "petal width (cm)",
+    "cifar100": "200 partition functions",
     "demo": "made in",
 }
 

@@ -23,7 +23,7 @@ def count(study, **changes):
     """The study with runs that are counted and cost nothing."""
     calls = []
 
-    def run(task, checkpoint):
+    def run(task, checkpoint, loud):
         calls.append(task.label)
         return {"parameters": 4, "accuracy": 99.0, "log_loss": 0.1}
 
@@ -56,7 +56,7 @@ def test_quick_version(study, tmp_path):
 
 
 def test_a_stopped_study_goes_on_with_the_missing_runs(tmp_path):
-    def stopped(task, checkpoint):
+    def stopped(task, checkpoint, loud):
         if task.model == "gaussian":
             raise KeyboardInterrupt
         return {"parameters": 1, "accuracy": 50.0, "log_loss": 1.0}

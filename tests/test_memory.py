@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from punn import memory
 from punn.memory import free_memory, in_pieces, is_shortage
 
 
@@ -76,3 +77,22 @@ def test_predict_under_a_limit():
     little, more = run.stdout.splitlines()
     assert little.startswith("MemoryError")
     assert more == "same"
+
+
+def test_memory_is_kept_for_a_while_only(monkeypatch):
+    calls = []
+
+    class Library:
+        mallopt = staticmethod(lambda name, value: calls.append((name, value)))
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: Library)
+    with memory.keep_memory():
+        assert len(calls) == 3
+    assert [name for name, _ in calls[3:]] == [name for name, _ in calls[:3]]
+    assert all(before != after for before, after in zip(calls[:3], calls[3:], strict=True))
+
+
+def test_without_glibc_nothing_is_done(monkeypatch):
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
+    with memory.keep_memory():
+        pass

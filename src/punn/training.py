@@ -166,6 +166,7 @@ def train(
     learning_rate: float,
     generator: torch.Generator,
     copies: Sequence[PUNN] = (),
+    optimizer: Adam | None = None,
     schedule: str = "cosine",
     weight_decay: float = 0.0,
     smoothness: float = 0.0,
@@ -191,6 +192,7 @@ def train(
         learning_rate: The largest step size of Adam.
         generator: Decides the order of the rows.
         copies: Networks of the same kind that start elsewhere; the one that ends best is kept.
+        optimizer: What makes the steps of all of them; Adam, with this weight decay, if None.
         schedule: How the step size changes: one of ``SCHEDULES``.
         weight_decay: Decoupled decay of the weights of networks; shapes do not decay.
         smoothness: Penalty on radius functions, growing with the degree.
@@ -208,7 +210,7 @@ def train(
         report: Called after every epoch with what there is to tell.
     """
     objective = _Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
-    adam = Adam([network, *copies], weight_decay)
+    adam = Adam([network, *copies], weight_decay) if optimizer is None else optimizer
     best_score = torch.full((1 + len(copies),), math.inf, device=adam.weights.device)
     mean = adam.weights.clone() if average else None
     state = State(objective, adam, generator, adam.weights.clone(), best_score, mean)
@@ -252,10 +254,11 @@ class _Objective(nn.Module):
         self.network = network
         self.smoothness, self.label_smoothing, self.mixed = smoothness, label_smoothing, mixed
         # The closed form knows sigmoid chains, and cannot be mapped over copies.
-        self.closed_form = plain and network.activation.sigmoid and label_smoothing == 0
+        plain &= network.activation.sigmoid
+        self.closed_form = plain and label_smoothing == 0
         coupled = isinstance(network.gates, Shared) and network.gates.coupled
         # Coupled gates with one function per class are a softmax in the chain's order, whose loss torch has.
-        self.softmax = self.closed_form and coupled and network.functions == network.classes
+        self.softmax = plain and coupled and network.functions == network.classes
 
     def forward(self, x: Tensor, y: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
         """The loss, with penalties only while training; without classes, the most probable ones."""
@@ -265,16 +268,18 @@ class _Objective(nn.Module):
             theta = network.gates.scores(x) if self.softmax else network.gates(x)  # type: ignore[operator]
         if y is None:
             return network.class_of[theta.argmax(-1)] if self.softmax else network.log_probabilities(theta).argmax(-1)
+        label_smoothing = self.label_smoothing if network.training else 0.0
         if self.softmax:
             scores = theta.to(torch.promote_types(theta.dtype, torch.float32))
-            losses = nn.functional.cross_entropy(scores, network.class_of.argsort()[y], reduction=reduction)
+            target = network.class_of.argsort()[y]
+            losses = nn.functional.cross_entropy(scores, target, reduction=reduction, label_smoothing=label_smoothing)
         elif self.closed_form:
             losses = nll_loss(theta, y, network.class_of, reduction=reduction)
         else:
             log_p = network.log_probabilities(theta, continued=True)
             losses = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
-            if self.label_smoothing and network.training:
-                losses = (1 - self.label_smoothing) * losses - self.label_smoothing * log_p.mean(-1)
+            if label_smoothing:
+                losses = (1 - label_smoothing) * losses - label_smoothing * log_p.mean(-1)
         loss = losses.mean() if weight is None else (losses * weight).sum() / weight.sum()
         if self.smoothness and network.training and isinstance(network.gates, Shell | Hybrid):
             loss = loss + self.smoothness * network.gates.roughness().to(loss)

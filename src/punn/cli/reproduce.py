@@ -13,7 +13,7 @@ from punn.cli.output import INTERRUPTED, Screen, fail, polite
 __all__ = ["reproduce"]
 
 #: In the order in which `all` does them, those that need a download last; their package takes seconds to import.
-NAMES = ("synthetic", "density", "shapes", "mnist")
+NAMES = ("synthetic", "density", "shapes", "mnist", "cifar100")
 
 
 def reproduce(

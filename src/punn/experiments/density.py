@@ -137,7 +137,7 @@ def uniform_error(h: Tensor, p: Tensor) -> float:
     return float((h - p).abs().max())
 
 
-def run(task: Task, checkpoint: Path) -> dict[str, Any]:
+def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
     """Train, and compare with the map on the grid; accuracy is how often both have the same winner."""
     import torch
 

@@ -29,7 +29,7 @@ __all__ = ["BEST", "STUDY", "data_of", "model_of", "orders"]
 
 #: The paper's settings; it does not say how wide its gates are.
 SETTINGS: dict[str, Any] = {
-    "hidden": [48, 48],
+    "hidden": [128, 128],
     "epochs": 20,
     "batch_size": 128,
     "learning_rate": 0.001,
@@ -128,7 +128,7 @@ def with_copies(X: Any, y: Any, copies: int, seed: int) -> tuple[Any, Any]:
     return np.concatenate([X, *more]), np.tile(y, copies + 1)
 
 
-def run(task: Task, checkpoint: Path) -> dict[str, Any]:
+def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
     """Fit, from its last checkpoint if it was stopped, and judge; the first run also tells of two digits."""
     X_train, X_test, y_train, y_test = data_of(task.dataset)
     X_train, y_train = with_copies(X_train, y_train, task.configuration.get("copies", 0), task.seed)

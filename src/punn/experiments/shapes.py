@@ -107,7 +107,7 @@ def chosen(task: Task, X: Any, y: Any) -> PUNNClassifier:
     return model
 
 
-def run(task: Task, checkpoint: Path) -> dict[str, Any]:
+def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
     """Fit and judge; the folds of iris are one run, whose accuracy is the mean of all flowers."""
     import numpy as np
     from sklearn.model_selection import StratifiedKFold, train_test_split

@@ -74,8 +74,8 @@ class Study:
         name: The name of its folder.
         seeds: How many seeds it has unless told otherwise.
         tasks: ``(seeds, quick) -> tasks``.
-        run: ``(task, checkpoint) -> results``: at least parameters, accuracy in percent and log_loss. A long run
-            may keep its state in the file ``checkpoint``.
+        run: ``(task, checkpoint, loud) -> results``: at least parameters, accuracy in percent and log_loss. A long
+            run may keep its state in the file ``checkpoint``, and tell how far it is if ``loud``.
         table: ``runs -> markdown``.
         figures: ``(runs, quick) -> figures by name``.
     """
@@ -83,7 +83,7 @@ class Study:
     name: str
     seeds: int
     tasks: Callable[[int, bool], list[Task]]
-    run: Callable[[Task, Path], dict[str, Any]]
+    run: Callable[[Task, Path, bool], dict[str, Any]]
     table: Callable[[list[Run]], str]
     figures: Callable[[list[Run], bool], dict[str, Figure]]
 
@@ -122,7 +122,7 @@ def reproduce(
     done = {_key(run) for run in runs}
     missing = [task for task in tasks if task.key not in done]
     progress = _Progress(study.name, len(tasks), len(missing), sys.stderr if stream is None else stream)
-    for run in _results(study, missing, folder, jobs):
+    for run in _results(study, missing, folder, jobs, loud=stream is None):
         runs.append({**run, "quick": quick})
         _store(folder, runs)
         progress.tell(run)
@@ -160,26 +160,28 @@ def _store(folder: Path, runs: list[Run]) -> None:
     write_atomically(folder / "results.json", f'{{"runs": [\n{lines}\n]}}\n'.encode())
 
 
-def _results(study: Study, tasks: list[Task], folder: Path, jobs: int) -> Iterable[Run]:
+def _results(study: Study, tasks: list[Task], folder: Path, jobs: int, loud: bool) -> Iterable[Run]:
     """Results as they come."""
     if jobs == 1 or len(tasks) < 2:
-        return (_do(study.run, task, folder, None) for task in tasks)
+        return (_do(study.run, task, folder, None, loud) for task in tasks)
     from joblib import Parallel, cpu_count, delayed
 
     threads = max(1, cpu_count() // jobs)
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    results: Iterable[Run] = parallel(delayed(_do)(study.run, task, folder, threads) for task in tasks)
+    results: Iterable[Run] = parallel(delayed(_do)(study.run, task, folder, threads, False) for task in tasks)
     return results
 
 
-def _do(run: Callable[[Task, Path], dict[str, Any]], task: Task, folder: Path, threads: int | None) -> Run:
+def _do(
+    run: Callable[[Task, Path, bool], dict[str, Any]], task: Task, folder: Path, threads: int | None, loud: bool
+) -> Run:
     """Do one run and write down all there is to know of it."""
     import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
     began = time.perf_counter()
-    result = run(task, folder / f".{task.key}.checkpoint")
+    result = run(task, folder / f".{task.key}.checkpoint", loud)
     seconds = round(time.perf_counter() - began, 3)
     about = {"model": task.model, "dataset": task.dataset, "seed": task.seed}
     return {

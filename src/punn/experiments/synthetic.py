@@ -89,7 +89,7 @@ def model_of(task: Task) -> PUNNClassifier:
     )
 
 
-def run(task: Task, checkpoint: Path) -> dict[str, Any]:
+def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
     """Fit and judge; too short for a checkpoint."""
     X_train, X_test, y_train, y_test = data_of(task)
     return fit_and_score(model_of(task), X_train, y_train, X_test, y_test)

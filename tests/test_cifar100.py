@@ -1,0 +1,116 @@
+"""The CIFAR-100 study: sizes, heads, how a stopped run goes on, and what its table says."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from punn import training
+from punn.experiments import cifar100
+from punn.experiments.paper import CIFAR100
+
+
+def pictures(task, n=60):
+    x = torch.randint(0, 256, (n, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return cifar100.pictures_of(task, x, torch.arange(n) % 100 if n >= 100 else torch.arange(100 - n, 100))
+
+
+def full_tasks():
+    return {task.model: task for task in cifar100.tasks(1, quick=False)}
+
+
+def quick_tasks():
+    return {task.model: task for task in cifar100.tasks(1, quick=True)}
+
+
+def test_sizes_are_within_the_papers():
+    sizes = {}
+    for model, task in full_tasks().items():
+        network = cifar100.network_of(task, pictures(task))
+        sizes[model] = sum(parameter.numel() for parameter in network.parameters())
+        assert network.classes == 100
+        assert network.functions == (100 if model == "softmax" else 2000)
+    assert max(sizes.values()) <= CIFAR100["punn"]["parameters"]
+    assert sizes["softmax"] >= 0.98 * max(sizes.values())
+
+
+def test_models_differ_in_their_heads_alone():
+    bodies = []
+    for task in full_tasks().values():
+        network = cifar100.network_of(task, pictures(task))
+        assert network.gates.coupled == (task.model != "uncoupled")
+        bodies.append([tuple(p.shape) for p in network.gates.backbone.parameters()])
+        others = {k: v for k, v in task.configuration.items() if k not in ("parts", "coupled")}
+        assert others == cifar100.SETTINGS
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+def test_softmax_is_softmax():
+    task = quick_tasks()["softmax"]
+    x, y, _, _ = cifar100.data_of("digits")
+    source = cifar100.pictures_of(task, x[:100], y[:100])
+    network = cifar100.network_of(task, source).eval()
+    pieces = source.some(100).x
+    torch.testing.assert_close(network(pieces), network.gates.scores(pieces).log_softmax(1), atol=1e-5, rtol=1e-5)
+
+
+def test_a_stopped_run_goes_on_to_the_same_numbers(monkeypatch, tmp_path):
+    task = quick_tasks()["uncoupled"]
+    task = dataclasses.replace(task, configuration={**task.configuration, "widths": [4, 4, 4], "batch_size": 500})
+    whole = cifar100.run(task, tmp_path / "a")
+
+    epoch = training._epoch
+    done = []
+
+    def stopped(*arguments):
+        if done:
+            raise KeyboardInterrupt
+        done.append(True)
+        return epoch(*arguments)
+
+    monkeypatch.setattr(training, "_epoch", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        cifar100.run(task, tmp_path / "b")
+    monkeypatch.undo()
+    assert (tmp_path / "b").exists()
+    assert cifar100.run(task, tmp_path / "b") == whole
+    assert not list(tmp_path.iterdir())
+
+
+def test_judge_adds_up_the_parts_and_averages_mirror_images():
+    task = quick_tasks()["coupled"]
+    x, y, _, _ = cifar100.data_of("digits")
+    source = cifar100.pictures_of(task, x[:300], y[:300])
+    network = cifar100.network_of(task, source).eval()
+    rows = source.scaled(x[:300])
+    p, shares = cifar100.judge(network, rows, y[:300])
+    with torch.no_grad():
+        expected = (network(rows).exp() + network(rows.flip(-1)).exp()) / 2
+    torch.testing.assert_close(p.float(), expected, atol=1e-6, rtol=1e-5)
+    assert len(shares) == 20
+    torch.testing.assert_close(shares.sum(), torch.tensor(1.0, dtype=torch.float64))
+    assert (shares.diff() <= 0).all()
+
+
+def runs(**accuracies):
+    parameters = {"uncoupled": 5_600_000, "coupled": 5_600_000, "softmax": 5_500_000}
+    configuration = cifar100.SETTINGS
+    return [
+        {"model": m, "seed": s, "accuracy": a, "parameters": parameters[m], "configuration": configuration}
+        for m, values in accuracies.items()
+        for s, a in enumerate(values)
+    ]
+
+
+def test_table_tells_what_was_met():
+    text = cifar100.table(runs(uncoupled=[70.6, 71.0], coupled=[72.0, 72.2], softmax=[72.0, 72.1]))
+    lines = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
+    assert "70.80 ± 0.28 | better (+0.15) | met |" in lines["uncoupled"]
+    assert "72.10 ± 0.14 | better (+1.45) | met |" in lines["coupled"]
+    assert "each other: yes" in text
+
+
+@pytest.mark.parametrize("coupled", [71.7, 72.0])
+def test_coupled_must_beat_both(coupled):
+    text = cifar100.table(runs(uncoupled=[70.65], coupled=[coupled], softmax=[72.1]))
+    assert text.count("| missed |") == 2
