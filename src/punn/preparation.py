@@ -41,8 +41,8 @@ FOLDS, FOLDED = 5, 512
 #: Up to this size, all rows are trained on once it is known for how long.
 REFIT = 5000
 
-# Rows that are worked on at once where all would need more memory.
-_PIECE = 65536
+# Numbers that are worked on at once: what a processor's cache holds, as doubles.
+_PIECE = 100_000
 
 
 def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
@@ -54,13 +54,13 @@ def scaling_of(X: np.ndarray, weight: np.ndarray | None) -> Standardize:
         return Standardize(small.mean * torch.from_numpy(unit), small.scale * torch.from_numpy(unit))
     total = float(len(X) if weight is None else weight.sum())
     mean, variance = np.zeros((2, X.shape[1]))
-    for first in range(0, len(X), _PIECE):
+    for piece in _pieces(X):
         # In double: many numbers in single precision add up to something else, or overflow.
-        piece = X[first : first + _PIECE].astype(np.float64, copy=False)
-        mean += (piece.sum(0) if weight is None else weight[first : first + _PIECE] @ piece) / total
-    for first in range(0, len(X), _PIECE):
-        square = (X[first : first + _PIECE] - mean) ** 2
-        variance += square.sum(0) if weight is None else weight[first : first + _PIECE] @ square
+        values = X[piece].astype(np.float64, copy=False)
+        mean += (values.sum(0) if weight is None else weight[piece] @ values) / total
+    for piece in _pieces(X):
+        square = (X[piece] - mean) ** 2
+        variance += square.sum(0) if weight is None else weight[piece] @ square
     scale = np.sqrt(variance / total)
     # What rounding leaves of a constant column is not a scale.
     scale[scale <= 1e-12 * np.maximum(np.abs(mean), 1e-300)] = 1.0
@@ -90,17 +90,23 @@ def ranges_of(X: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
 def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Rows as the gates take them, made in pieces: a table may take half of the memory."""
 
-    def piece(first: int) -> Tensor:
-        copy = np.array(table[first : first + _PIECE])  # torch takes no read-only memory
-        rows = torch.from_numpy(copy).to(device)
+    def scaled_piece(piece: slice) -> Tensor:
+        rows = torch.from_numpy(np.array(table[piece])).to(device)  # a copy: torch takes no read-only memory
         return rows if scaling is None else scaling(rows)
 
-    if len(table) <= _PIECE:
-        return piece(0).to(dtype)
+    pieces = _pieces(table)
+    if len(pieces) <= 1:
+        return scaled_piece(slice(None)).to(dtype)
     x = torch.empty(table.shape, dtype=dtype, device=device)
-    for first in range(0, len(table), _PIECE):
-        x[first : first + _PIECE] = piece(first)
+    for piece in pieces:
+        x[piece] = scaled_piece(piece)
     return x
+
+
+def _pieces(table: np.ndarray) -> list[slice]:
+    """Rows that are worked on at once."""
+    size = max(1, _PIECE // table.shape[1])
+    return [slice(first, first + size) for first in range(0, len(table), size)]
 
 
 def parts_of_rows(rows: Rows, class_of: list[int], rng: np.random.RandomState) -> Tensor:

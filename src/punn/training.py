@@ -404,7 +404,12 @@ def _enough(state: State, validation: Rows | None, patience: int | None) -> bool
 
 def take(rows: Rows, index: Tensor | slice) -> Rows:
     """Some of the rows."""
-    return Rows(rows.x[index], rows.y[index], None if rows.weight is None else rows.weight[index])
+
+    def some(values: Tensor) -> Tensor:
+        # By number, this takes half as long as square brackets do.
+        return values.index_select(0, index) if isinstance(index, Tensor) else values[index]
+
+    return Rows(some(rows.x), some(rows.y), None if rows.weight is None else some(rows.weight))
 
 
 class _Threads:
