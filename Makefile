@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= passive
 # Figures are drawn into files, never on a screen.
 export MPLBACKEND ?= agg
 
-.PHONY: setup demo test lint types docs bench results clean
+.PHONY: setup demo test lint types docs bench results picture clean
 
 setup: $(VENV)/.installed
 
@@ -39,7 +39,11 @@ bench: setup
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.accuracy
 
-# The page of results, from the files of `punn reproduce`.
+# The picture of the README.
+picture: setup
+	$(BIN)/python examples/picture.py docs/figures/picture.png
+
+# The page of results, and the README's short form of it, from the files of `punn reproduce`.
 results: setup
 	$(BIN)/python -m punn.experiments.results
 

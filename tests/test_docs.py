@@ -1,4 +1,4 @@
-"""The pages of docs/: their Python runs and prints what they show, their names, links and commands exist.
+"""The README and the pages of docs/: their Python runs and prints what they show; names, links and commands exist.
 
 `python tests/test_docs.py` runs the pages and writes what they print into them, with their figures; after a change
 that is meant to change numbers, that is the way to tell the pages.
@@ -19,7 +19,8 @@ import click
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS]
 # A block of Python, and the text that it prints if the page shows it.
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?P<between>\n\n```text\n)?(?(between)(?P<shown>.*?)```)", re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -90,7 +91,7 @@ def slug(heading: str) -> str:
 
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text()
-    assert all(f": {page.name}\n" in navigation for page in PAGES)
+    assert all(f": {page.name}\n" in navigation for page in DOCS)
 
 
 def commands() -> dict[str, set[str]]:

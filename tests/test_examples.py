@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 #: What the output of a short example must tell; these are run as they are.
 SHORT = {
     "iris": r"9\d\.\d% of 60 held-out flowers with 18 numbers",
+    "picture": r"picture\.png: a held-out [a-z]+, 9",
     "rings": r"order \[0, 1, 2\]: (99\.\d|100\.0)% of the held-out rows with 8 numbers",
     "hybrid": r"ball \+ mlp  9\d\.\d% of the held-out rows",
     "images": r"9\d\.\d% of 397 held-out digits(?s:.*)the same: True",
@@ -35,6 +37,7 @@ TOLD = {
 @pytest.mark.parametrize("name", SHORT)
 def test_short_example(name, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert re.search(SHORT[name], capsys.readouterr().out)
 

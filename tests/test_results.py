@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from punn.experiments import MNIST_BEST, STUDIES
-from punn.experiments.results import COMMANDS, page
+from punn.experiments.results import COMMANDS, MARKS, page, with_headlines
 from punn.experiments.study import stored_runs
 
 ROOT = Path(__file__).parents[1]
@@ -64,3 +64,18 @@ def test_a_page_of_made_up_files(tmp_path):
     assert "\n### More\n" in text
     assert "](files/shapes/circles.png)" in text
     assert "[mnist]" not in text
+
+
+def test_headlines_count_what_is_much_and_name_what_is_missing(tmp_path):
+    for name, rows in {"shapes": 2, "synthetic": 7}.items():
+        (tmp_path / name).mkdir()
+        lines = ["| a | balls | 90.0 | 91.0 ± 0.5 | better (+1.0) | met |"] * rows
+        lines.append("| a | softmax MLP | 99.0 | 98.0 | worse (-1.0) | - |")
+        (tmp_path / name / "table.md").write_text(f"# Of {name}\n\n" + "\n".join(lines) + "\n")
+    text = with_headlines("before\n" + "".join(MARKS) + "after\n", tmp_path)
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert text.count("| [shapes](docs/results.md#of-shapes) | a, balls | 90.0 | 91.0 ± 0.5 | better (+1.0) |") == 2
+    assert "| [synthetic](docs/results.md#of-synthetic) | 7 numbers |  |  | 7 better, 0 equal, 0 worse |" in text
+    assert "softmax" not in text
+    assert "Not in `results/` yet: `punn reproduce density`" in text

@@ -1,6 +1,7 @@
 """The page of all results, made from the folders of the studies and from nothing else.
 
-``python -m punn.experiments.results`` (or ``make results``) in the repository writes ``docs/results.md``.
+``python -m punn.experiments.results`` (or ``make results``) in the repository writes ``docs/results.md``, and the
+short form of it into ``README.md``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from punn.checkpoint import write_atomically
 from punn.experiments.study import Run, markdown, stored_runs
 
-__all__ = ["page"]
+__all__ = ["headlines", "page", "with_headlines"]
 
 #: Every study's folder, in the paper's order, and the command that fills it.
 COMMANDS = {
@@ -43,6 +44,11 @@ alone, never by test rows, and no seed is picked. The files behind a section are
 `results.json` has every run with its settings, versions and time; running the command again does only the runs
 that are missing."""
 
+#: Where the README has the short form.
+MARKS = "<!-- by `make results` -->\n\n", "\n<!-- end of results -->\n"
+#: Numbers of a study that the README has; more are counted.
+MOST = 6
+
 
 def page(results: Path, link: str = "../results") -> str:
     """All studies that a folder has, as one page of Markdown.
@@ -54,6 +60,55 @@ def page(results: Path, link: str = "../results") -> str:
     studies = {name: results / name for name in COMMANDS if (results / name / "table.md").is_file()}
     sections = [_section(name, folder, f"{link}/{name}") for name, folder in studies.items()]
     return "\n\n".join([INTRODUCTION, _summary(studies), *sections]) + "\n"
+
+
+def headlines(results: Path, link: str = "docs/results.md") -> str:
+    """The paper's numbers for gates beside ours, counted where there are many, and which studies are not there yet.
+
+    Arguments:
+        results: The folder with a folder for every study.
+        link: Where the page of results is.
+    """
+    rows, missing = [], []
+    for name in COMMANDS:
+        table = results / name / "table.md"
+        if not table.is_file():
+            missing.append(f"`{COMMANDS[name]}`")
+            continue
+        study = f"[{name}]({link}#{_anchor(table.read_text())})"
+        found = [row for row in _compared(table.read_text()) if "softmax" not in row[0]]
+        if len(found) <= MOST:
+            rows += [[study, *row] for row in found]
+        else:
+            words = [row[3].split()[0] for row in found]
+            counts = [f"{words.count(word)} {word}" for word in ("better", "equal", "worse")]
+            rows.append([study, f"{len(found)} numbers", "", "", ", ".join(counts)])
+    text = markdown(["study", "what", "paper", "ours", ""], rows) + "\n"
+    return text + (f"\nNot in `results/` yet: {', '.join(missing)}.\n" if missing else "")
+
+
+def with_headlines(readme: str, results: Path) -> str:
+    """The text of the README, with the headlines between their marks."""
+    begin, end = MARKS
+    head, _, rest = readme.partition(begin)
+    return head + begin + headlines(results) + end + rest.partition(end)[2]
+
+
+def _compared(table: str) -> list[tuple[str, str, str, str]]:
+    """What stands beside a number of the paper: its name, the paper's number, ours, and the verdict.
+
+    Example:
+        >>> _compared("| iris | balls | 95.3 | 96.13 ± 0.28 | better (+0.8) | met |")
+        [('iris, balls', '95.3', '96.13 ± 0.28', 'better (+0.8)')]
+    """
+    found = []
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        marks = [i for i, cell in enumerate(cells) if re.fullmatch(r"equal|(better|worse) \(.*\)", cell)]
+        if marks and marks[0] >= 2:
+            label = ", ".join(cell for cell in cells[:2] if re.search("[a-z]", cell))
+            found.append((label, cells[marks[0] - 2], cells[marks[0] - 1], cells[marks[0]]))
+    return found
 
 
 def _summary(studies: dict[str, Path]) -> str:
@@ -106,3 +161,4 @@ def _versions(runs: list[Run]) -> str:
 
 if __name__ == "__main__":
     write_atomically(Path("docs/results.md"), page(Path("results")).encode())
+    write_atomically(Path("README.md"), with_headlines(Path("README.md").read_text(), Path("results")).encode())
