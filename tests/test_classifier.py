@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from punn import PUNNClassifier
+from punn import PUNNClassifier, load
 from punn.gates import Ball, Ellipsoid, SeparateMLP
 
 X, Y = load_iris(return_X_y=True)
@@ -542,3 +542,18 @@ def test_options_are_checked(option, value, message):
 def test_wine_by_defaults():
     scores = cross_val_score(PUNNClassifier(random_state=0), *load_wine(return_X_y=True), cv=5)
     assert scores.mean() > 0.96
+
+
+def test_ten_thousand_classes_with_a_row_each(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(10_000, 4)), rng.permutation(10_000)
+    with pytest.warns(UserWarning, match="could represent a regression problem"):
+        model = PUNNClassifier(epochs=1, hidden=(16,), random_state=0).fit(X, y)
+    assert len(model.classes_) == 10_000
+    p = model.predict_proba(X[:50])
+    assert p.shape == (50, 10_000)
+    np.testing.assert_allclose(p.sum(1), 1, atol=1e-9)
+    assert model.regions().coverage.rows.sum() == 10_000
+    model.save(tmp_path / "many.punn")
+    assert (tmp_path / "many.punn").stat().st_size < 10_000_000
+    np.testing.assert_array_equal(load(tmp_path / "many.punn").predict_proba(X[:50]), p)

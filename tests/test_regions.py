@@ -124,7 +124,9 @@ def test_coverage_counts_rows_by_their_largest_function() -> None:
     y = torch.tensor([0, 1, 1, 0, 1])
     counts, function = coverage_of(model, [model.gates(x[:2]), model.gates(x[2:])], y)
     assert function.tolist() == [0, 0, 1, 2, 2]
-    assert counts.rows.tolist() == [[1, 1], [0, 1], [1, 1]]
+    assert counts.rows.tolist() == [2, 1, 2]
+    assert counts.own.tolist() == [1, 1, 1]
+    assert counts.of_class.tolist() == [2, 3]
     assert counts.right.tolist() == [1, 1, 1]
     assert counts.mass.sum() == pytest.approx(1)
     assert_allclose(counts.peak, 1, atol=1e-6)
@@ -202,7 +204,7 @@ def test_to_dict_is_plain() -> None:
         model = PUNNClassifier(gates, activation, hidden=(4,), restarts=1, epochs=2, random_state=0).fit(x, y)
         plain = json.loads(json.dumps(model.regions().to_dict(), allow_nan=False))
         assert plain["classes"] == ["in", "out"]
-        assert np.sum(plain["rows_by_function_and_class"]) == 200
+        assert np.sum(plain["rows_of_classes"]) == 200
         assert (plain["functions"][0]["outline"] is None) == (gates in ("mlp", "shared"))
 
 

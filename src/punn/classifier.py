@@ -32,6 +32,7 @@ from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
+from punn.gates import Shared
 from punn.judging import fit_judged, folds
 from punn.linear import start_linear
 from punn.memory import in_pieces
@@ -414,7 +415,9 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _chunk(self, features: int) -> int:
         """Rows that are worked on at once: what a processor's cache holds, which saves half of the time."""
         numbers = 250_000 if next(self.network_.parameters()).device.type == "cpu" else 4_000_000
-        return max(1, numbers // max(features, self.network_.functions * max([1, *self.hidden])))
+        functions, hidden = self.network_.functions, max([1, *self.hidden])
+        shared = isinstance(self.network_.gates, Shared)
+        return max(1, numbers // max(features, hidden, functions if shared else functions * hidden))
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool = True

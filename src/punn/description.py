@@ -284,8 +284,9 @@ def expected_tensors(description: Description, network: PUNN) -> dict[str, tuple
     }
     if description.covered:
         k, classes = network.functions, network.classes
-        expected |= {"coverage.rows": ([k, classes], "I64"), "coverage.right": ([k], "I64")}
+        expected |= {f"coverage.{name}": ([k], "I64") for name in ("rows", "own", "right")}
         expected |= {"coverage.mass": ([k], "F64"), "coverage.peak": ([k], "F64")}
+        expected["coverage.of_class"] = ([classes], "I64")
     if description.ranged:
         expected["ranges"] = ([description.features, 3], "F64")
     return expected

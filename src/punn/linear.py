@@ -19,7 +19,7 @@ from punn.network import PUNN
 
 __all__ = ["carry", "start_linear"]
 
-# Numbers that logistic regression reads at most: it is a start, and must not take longer than the fit.
+# Numbers that logistic regression reads or makes at most: it is a start, and must not take longer than the fit.
 _ENOUGH = 2_000_000
 
 # Rows, and unknowns, for which Newton's method takes no time.
@@ -47,7 +47,7 @@ def start_linear(network: PUNN, x: Tensor, part: Tensor, weight: Tensor | None =
     """
     if any(name != "sigmoid" for name in network.activation.names):
         return
-    stride = x.numel() // _ENOUGH + 1
+    stride = max(x.numel(), len(x) * network.functions) // _ENOUGH + 1
     rows = x[::stride].double().cpu().numpy()
     parts = part[::stride].cpu().numpy()
     weights = None if weight is None else weight[::stride].double().cpu().numpy()

@@ -219,7 +219,7 @@ def _tensors_of(model: PUNNClassifier) -> dict[str, Tensor]:
 def _coverage_of(tensors: dict[str, Tensor]) -> Coverage:
     """Take the coverage out of the tensors: what is left is the network's."""
     coverage = Coverage(*(tensors.pop(f"coverage.{name}").numpy() for name in Coverage._fields))
-    if min(coverage.rows.min(), coverage.right.min()) < 0:
+    if min(count.min() for count in (coverage.rows, coverage.own, coverage.right, coverage.of_class)) < 0:
         raise ValueError("the rows that functions cover must not be fewer than none")
     return coverage
 

@@ -39,16 +39,20 @@ class Coverage(NamedTuple):
     """Which rows every function covers: those in which no other function is larger.
 
     Attributes:
-        rows: How many rows of every class it covers, shape (k, C).
-        right: How many of all the rows that it covers are predicted rightly, shape (k,).
+        rows: How many rows it covers, shape (k,).
+        own: How many of these are of its own class, shape (k,).
+        right: How many of these are predicted rightly, shape (k,).
         mass: Its mean over all rows, shape (k,).
         peak: Its largest value in any row, shape (k,).
+        of_class: How many rows of every class there are, shape (C,).
     """
 
     rows: NDArray[np.int64]
+    own: NDArray[np.int64]
     right: NDArray[np.int64]
     mass: Array
     peak: Array
+    of_class: NDArray[np.int64]
 
 
 @torch.inference_mode()
@@ -61,20 +65,22 @@ def coverage_of(network: PUNN, arguments: Iterable[Tensor], y: Tensor) -> tuple[
         y: The index of every row's class, shape (n,).
     """
     k, classes = network.functions, network.classes
-    rows, right = torch.zeros(k * classes, dtype=torch.int64), torch.zeros(k, dtype=torch.int64)
+    rows, own, right = (torch.zeros(k, dtype=torch.int64) for _ in range(3))
+    class_of = network.class_of.cpu()
     mass, peak, covering, first = torch.zeros(k).double(), torch.zeros(k).double(), [], 0
     for theta in arguments:
         log_h = log_partition(*network.activation(theta))
         largest, true = log_h.argmax(-1).cpu(), y[first : first + len(theta)].cpu()
         hits = (log_class_sums(log_h, network.class_of, classes).argmax(-1).cpu() == true).long()
-        rows += torch.bincount(largest * classes + true, minlength=k * classes)
-        right.index_add_(0, largest, hits)
+        for count, counted in ((rows, torch.ones_like(hits)), (own, (class_of[largest] == true).long()), (right, hits)):
+            count.index_add_(0, largest, counted)
         h = log_h.exp().cpu().double()
         mass, peak = mass + h.sum(0), peak.maximum(h.amax(0))
         covering.append(largest.numpy())
         first += len(theta)
-    counts = Coverage(rows.view(k, classes).numpy(), right.numpy(), (mass / first).numpy(), peak.numpy())
-    return counts, np.concatenate(covering)
+    of_class = torch.bincount(y.cpu(), minlength=classes)
+    numbers = (rows, own, right, mass / first, peak, of_class)
+    return Coverage(*(number.numpy() for number in numbers)), np.concatenate(covering)
 
 
 def class_codes(y: ArrayLike, classes: NDArray[Any]) -> Tensor:
@@ -172,11 +178,11 @@ class Regions(Sequence[Region]):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON; infinite numbers become None."""
-        rows = None if self.coverage is None else self.coverage.rows.tolist()
+        rows = None if self.coverage is None else self.coverage.of_class.tolist()
         return {
             "features": list(self.features),
             "classes": self.classes.tolist(),
-            "rows_by_function_and_class": rows,
+            "rows_of_classes": rows,
             "functions": [_plain(asdict(region)) for region in self],
         }
 
@@ -318,11 +324,11 @@ def build_regions(
 
 
 def _counts(coverage: Coverage, i: int, c: int) -> dict[str, Any]:
-    rows, own = int(coverage.rows[i].sum()), int(coverage.rows[:, c].sum())
+    rows, of_class = int(coverage.rows[i]), int(coverage.of_class[c])
     return {
         "rows": rows,
         "share": rows / max(int(coverage.rows.sum()), 1),
-        "share_of_class": int(coverage.rows[i, c]) / own if own else None,
+        "share_of_class": int(coverage.own[i]) / of_class if of_class else None,
         "accuracy": int(coverage.right[i]) / rows if rows else None,
         "mass": float(coverage.mass[i]),
         "peak": float(coverage.peak[i]),
