@@ -547,7 +547,8 @@ def test_wine_by_defaults():
 def test_ten_thousand_classes_with_a_row_each(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(10_000, 4)), rng.permutation(10_000)
-    with pytest.warns(UserWarning, match="could represent a regression problem"):
+    regression, few = "could represent a regression problem", "too few to hold some out"
+    with pytest.warns(UserWarning, match=regression), pytest.warns(UserWarning, match=few):
         model = PUNNClassifier(epochs=1, hidden=(16,), random_state=0).fit(X, y)
     assert len(model.classes_) == 10_000
     p = model.predict_proba(X[:50])
