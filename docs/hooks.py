@@ -31,11 +31,17 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(content, page, config, files):
-    """Formulas as MathML."""
+    """Formulas as MathML, and long names that may break."""
+    content = re.sub(r"(?<=<code>)[\w.:]{24,}(?=</code>)", long_names, content)
     inline = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
     block = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
     content = inline.sub(lambda found: mathml(found[1], "inline"), content)
     return block.sub(lambda found: mathml(found[1], "block"), content)
+
+
+def long_names(found: re.Match) -> str:
+    """A name that may be broken after dots, colons and underscores."""
+    return re.sub(r"(::|\.|_)", r"\1<wbr>", found[0])
 
 
 def mathml(formula: str, display: str) -> str:
