@@ -5,7 +5,8 @@
     python examples/dask_backend.py tcp://scheduler:8786   # one that is already there
 
 Whatever goes through joblib goes to the workers: scikit-learn's searches and cross-validation, and the studies of
-`punn reproduce`. Ray works the same way after `ray.util.joblib.register_ray()`, with the name "ray".
+`punn.experiments.reproduce` with `jobs=2` or more. Ray has a backend of the same kind (`ray.util.joblib.register_ray()`
+and the name "ray"), which our tests do not run.
 """
 
 import sys

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_consistent_length, check_random_state, compute_sample_weight
+from sklearn.utils import check_consistent_length, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
@@ -26,24 +24,20 @@ from punn.building import (
     chain_order,
     class_of_chain,
     parts_of_classes,
-    starts_from_data,
 )
-from punn.checkpoint import Checkpoint, fingerprint
 from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
+from punn.fitting import Fitting, start, warn_of_dead_gates
 from punn.gates import Shared
-from punn.judging import fit_judged, folds
-from punn.linear import start_linear
 from punn.memory import in_pieces
 from punn.network import PUNN, Standardize
 from punn.options import check_options
-from punn.parallel import ALONE, Team, assemble
-from punn.preparation import Settings, hold_out, parts_of_rows, ranges_of, scaled, scaling_of, seeded, unknown_label
-from punn.progress import Progress
+from punn.parallel import ALONE, assemble
+from punn.preparation import Settings, parts_of_rows, ranges_of, scaled, scaling_of, seeded, unknown_label
 from punn.regions import Coverage, Regions, build_regions, class_codes, coverage_of
 from punn.trace import GateTrace
-from punn.training import History, Rows, Source, Step, few_threads, take, train
+from punn.training import Rows, Step, few_threads, take, train
 
 if TYPE_CHECKING:
     from punn.streaming import Stream
@@ -194,22 +188,18 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"warm_start needs the classes of the last fit, {self.classes_.tolist()}, got {classes.tolist()}"
             )
         settings = Settings(self, len(table))
-        team = self._team(settings)
-        rng = self._rng(team)
-        seed = int(rng.randint(2**31 - 1))
-        generator = torch.Generator().manual_seed(seed)
+        fitting = Fitting(self, settings, ALONE if self.processes == 1 else assemble(settings.device))
+        seed = fitting.seed
         # Modules draw their first weights, and a user's own module perhaps more, from torch's global generator.
         with seeded(seed) if callable(self.gates) else contextlib.nullcontext():
-            copies: list[PUNN] = []
             if going_on:
                 self.network_.to(settings.device, settings.dtype)
                 rows = self._rows(table, labels, weight)
             else:
                 with seeded(seed):
-                    rows, copies = self._build(table, labels, weight, classes, settings, rng, generator)
+                    rows, fitting.copies = self._build(table, labels, weight, classes, fitting)
             settings.judged &= not going_on and len(self.classes_) > 1
-            checkpoint = self._checkpoint(team, *rows)
-            self.history_ = self._learn(rows, copies, settings, rng, generator, checkpoint, team)
+            self.network_, self.history_ = fitting.learn(self.network_, rows)
         self._finish(take(rows, slice(len(table))), table)  # without a background
         return self
 
@@ -231,33 +221,15 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings.batch_size = min(1024, stream.n)
         if self.epochs == "auto":
             settings.epochs = int(np.clip(round(40_000 * settings.batch_size / stream.n), 1, 20))
-        settings.device = stream.team.device(settings.device)
+        fitting = Fitting(self, settings, stream.team)
         stream.to(settings.device, settings.dtype, self.standardize)
-        rng = self._rng(stream.team)
-        seed = int(rng.randint(2**31 - 1))
-        generator = torch.Generator().manual_seed(seed)
         sample, labels, _ = stream.sample
         self.n_features_in_ = sample.shape[1]
         self.feature_names_in_ = np.array(stream.columns.feature_names, dtype=object)
-        with seeded(seed):
-            scaling = stream.scaling.to(settings.device)
-            rows, copies = self._build(
-                sample, labels, None, stream.classes, settings, rng, generator, scaling if self.standardize else None
-            )
-            checkpoint = self._checkpoint(stream.team, *rows, stream=stream.fingerprint)
-            held = stream.scaled(stream.validation) if settings.early_stopping and len(stream.validation.y) else None
-            with checkpoint or contextlib.nullcontext():
-                self.history_ = self._train(
-                    self.network_,
-                    stream,
-                    held,
-                    copies=copies,
-                    settings=settings,
-                    generator=generator,
-                    checkpoint=checkpoint,
-                    team=stream.team,
-                )
-                _ended(checkpoint, self.history_)
+        with seeded(fitting.seed):
+            scaling = stream.scaling.to(settings.device) if self.standardize else None
+            rows, fitting.copies = self._build(sample, labels, None, stream.classes, fitting, scaling)
+            self.history_ = fitting.learn_stream(self.network_, stream, rows)
         self._finish(rows, sample)
         return self
 
@@ -268,7 +240,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.loss_curve_, self.n_iter_ = self.history_.loss, len(self.history_.loss)
         self.ranges_ = ranges_of(table)
         self.table_ = None  # the columns of an earlier table, if any, are no longer its own
-        self._warn_of_dead_gates(rows)
+        warn_of_dead_gates(self.network_, self._trained_classes(), rows)
         chunk = self._chunk(rows.x.shape[1])
         arguments = (self.network_.gates(rows.x[i : i + chunk].double()) for i in range(0, rows.n, chunk))
         self.coverage_, _ = coverage_of(self.network_, arguments, rows.y)
@@ -292,12 +264,11 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unknown = np.setdiff1d(labels, known)
         if len(unknown):
             raise ValueError(f"y has labels that are not among the classes {known.tolist()}: {unknown.tolist()}")
-        rng = check_random_state(self.random_state)
-        settings, seed = Settings(self, len(table)), int(rng.randint(2**31 - 1))
-        generator = torch.Generator().manual_seed(seed)
+        settings = Settings(self, len(table))
+        fitting = Fitting(self, settings)
         if first:
-            with seeded(seed):
-                rows, _ = self._build(table, labels, weight, known, settings, rng, generator)
+            with seeded(fitting.seed):
+                rows, _ = self._build(table, labels, weight, known, fitting)
             self.loss_curve_ = []
         else:
             self.network_.to(settings.device, settings.dtype)
@@ -309,7 +280,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 epochs=1,
                 batch_size=settings.batch_size,
                 learning_rate=settings.learning_rate,
-                generator=generator,
+                generator=fitting.generator,
                 schedule="constant",
             )
         self.network_.double()
@@ -445,12 +416,11 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels: np.ndarray,
         weight: np.ndarray | None,
         classes: np.ndarray,
-        settings: Settings,
-        rng: np.random.RandomState,
-        generator: torch.Generator,
+        fitting: Fitting,
         scaling: Standardize | None = None,
     ) -> tuple[Rows, list[PUNN]]:
         """Make the network and start it from the data; further copies of it start elsewhere."""
+        settings, rng = fitting.settings, fitting.rng
         self.classes_ = classes
         if self.standardize and scaling is None:
             scaling = scaling_of(table, weight).to(settings.device)
@@ -468,8 +438,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for number in range(settings.restarts):
             network = build_network(self.gates, self.activation, class_of, x.shape[1], self.hidden, self.degree)
             networks.append(network.to(settings.device, settings.dtype))
-            _start(networks[-1], rows, part, generator if number else None)
-            _check_finite(networks[-1])
+            start(networks[-1], rows, part, fitting.generator if number else None)
         self.network_ = networks[0].eval()
         self.network_.scaling = scaling
         self.order_ = self.classes_[list(dict.fromkeys(class_of))]
@@ -485,162 +454,9 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like = next(self.network_.parameters())
         return scaled(table, self.network_.scaling, like.device, like.dtype)
 
-    def _learn(
-        self,
-        rows: Rows,
-        copies: list[PUNN],
-        settings: Settings,
-        rng: np.random.RandomState,
-        generator: torch.Generator,
-        checkpoint: Checkpoint | None,
-        team: Team,
-    ) -> History:
-        """Train the network on all rows, or on some while others judge."""
-        run = partial(
-            self._train, copies=copies, settings=settings, generator=generator, checkpoint=checkpoint, team=team
-        )
-        with checkpoint or contextlib.nullcontext():
-            if settings.judged:
-                splits = self._splits(rows, settings, rng)
-                start = partial(_start_linear, rng=rng)
-                self.network_, history = fit_judged(self.network_, rows, splits, start, run, settings.refit)
-            elif settings.early_stopping and len(self.classes_) > 1:
-                history = run(self.network_, *hold_out(rows, settings.validation_fraction, rng))
-            else:
-                history = run(self.network_, rows)
-            _ended(checkpoint, history)
-        return history
-
-    def _splits(self, rows: Rows, settings: Settings, rng: np.random.RandomState) -> list[tuple[Rows, Rows]]:
-        """Rows to learn from and to judge by: every row once of a small table, a share of a larger one."""
-        if settings.folds > 1:
-            return folds(rows, settings.folds, rng)
-        kept, held = hold_out(rows, settings.validation_fraction, rng)
-        return [] if held is None else [(kept, held)]
-
-    def _train(
-        self,
-        network: PUNN,
-        rows: Source,
-        validation: Rows | None = None,
-        until: int | None = None,
-        stage: int = 0,
-        *,
-        copies: list[PUNN],
-        settings: Settings,
-        generator: torch.Generator,
-        checkpoint: Checkpoint | None,
-        team: Team,
-    ) -> History:
-        """One run of the loop; a fit may have several."""
-        if len(self.classes_) == 1:
-            return History(stopped="one class: nothing to learn")
-        here = checkpoint.of_stage(stage) if checkpoint else None
-        progress = Progress() if self.verbose and not callable(self.verbose) and team.rank == 0 else None
-        with few_threads(2.0 * self.n_parameters_ * settings.batch_size * (1 + len(copies))):
-            history = train(
-                network,
-                rows,
-                epochs=settings.epochs,
-                batch_size=settings.batch_size,
-                learning_rate=settings.learning_rate,
-                generator=generator,
-                copies=copies,
-                schedule=self.schedule,
-                weight_decay=settings.weight_decay,
-                smoothness=self.smoothness,
-                label_smoothing=self.label_smoothing,
-                validation=validation,
-                # In one batch an epoch is a single step.
-                patience=self.patience * (2 if settings.judged and settings.small else 1),
-                until=until,
-                average=settings.judged,
-                mixed=self.precision == "mixed",
-                accumulate=self.accumulate,
-                team=team,
-                resume=here.resume if here else None,
-                save=here.save if here else None,
-                report=self.verbose if callable(self.verbose) else progress,
-            )
-        if progress:
-            progress.close()
-        return history
-
-    def _team(self, settings: Settings) -> Team:
-        """The processes that share the work, this one with a device of its own."""
-        team = ALONE if self.processes == 1 else assemble(settings.device)
-        settings.device = team.device(settings.device)
-        return team
-
-    def _rng(self, team: Team) -> np.random.RandomState:
-        """What decides all that is random, the same in all processes."""
-        rng: np.random.RandomState = check_random_state(self.random_state)
-        if team.size == 1 or isinstance(self.random_state, int | np.integer):
-            return rng
-        return np.random.RandomState(team.first(int(rng.randint(2**31 - 1))))
-
-    def _checkpoint(self, team: Team, *rows: Tensor | None, **more: Any) -> Checkpoint | None:
-        """The file that the first process keeps for all of them, if one is wanted."""
-        if self.checkpoint is None and team.size == 1:
-            return None
-        # How many processes share the work, and in how many pieces, is no matter of the fit.
-        free = ("checkpoint", "verbose", "processes", "accumulate")
-        decisive = {name: value for name, value in self.get_params().items() if name not in free}
-        mark = fingerprint(decisive | more, rows)
-        if team.first(mark) != mark:
-            raise ValueError(
-                f"process {team.rank} of {team.size} was given other rows or options than the first one: "
-                "all of them need the same, each takes its share itself"
-            )
-        return Checkpoint(self.checkpoint, mark) if self.checkpoint is not None and team.rank == 0 else None
-
-    def _warn_of_dead_gates(self, rows: Rows) -> None:
-        some = rows.some(min(5000, 1 + 20_000_000 // self.network_.functions))
-        with torch.inference_mode():
-            log_p = self.network_.log_probabilities(self.network_.gates(some.x.double()))
-        own = log_p.gather(1, some.y.unsqueeze(1)).squeeze(1)
-        # A class whose rows hardly count may well be given up.
-        counts = torch.bincount(rows.y, rows.weight, len(self.classes_)).double()
-        counts /= counts.sum()
-        for code, label in enumerate(self._trained_classes().tolist()):
-            mine = own[some.y == code]
-            if counts[code] > 1e-3 and len(mine) and bool((mine < np.log(1e-3)).all()):
-                warnings.warn(
-                    f"the gates of class {label!r} are dead: none of its {len(mine)} training rows gets more than "
-                    "0.1% for it; more epochs, restarts, another order or another activation will help",
-                    UserWarning,
-                    stacklevel=3,
-                )
-
     def _trained_classes(self) -> np.ndarray:
         """Classes that rows can have: all but the unknown one."""
         return self.classes_[:-1] if self.rest == "unknown" else self.classes_
-
-
-def _check_finite(network: PUNN) -> None:
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
-        raise ValueError(
-            "the gates cannot start from rows with such large numbers, whose squares overflow; "
-            "use standardize=True, precision='double', or other units"
-        )
-
-
-def _ended(checkpoint: Checkpoint | None, history: History) -> None:
-    if checkpoint and history.stopped != "interrupted":
-        checkpoint.remove()
-
-
-def _start(network: PUNN, rows: Rows, part: Tensor, generator: torch.Generator | None = None) -> None:
-    """Begin with every function on its rows, if the gates can; some of very many rows will do."""
-    if starts_from_data(network.gates):
-        some = slice(None, None, len(rows.x) // 20_000 + 1)
-        network.start(rows.x[some], part[some], None if rows.weight is None else rows.weight[some], generator)
-
-
-def _start_linear(network: PUNN, rows: Rows, rng: np.random.RandomState) -> None:
-    part = parts_of_rows(rows, network.class_of.tolist(), rng)
-    _start(network, rows, part)
-    start_linear(network, rows.x, part, rows.weight)
 
 
 def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray) -> Rows:

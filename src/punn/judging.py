@@ -18,7 +18,7 @@ import torch
 from punn.network import PUNN
 from punn.training import History, Rows, take
 
-__all__ = ["Run", "fit_judged", "folds"]
+__all__ = ["Run", "Split", "fit_judged", "folds"]
 
 Split = tuple[Rows, Rows]  # to learn from, to judge by
 
