@@ -231,10 +231,10 @@ def nll_loss(
         tensor([1.3863, 0.1269])
     """
     parts = _checked_loss_input(theta, target, class_of, weight, reduction)
-    target = target.long()
+    theta, target = _at_least_single(theta), target.long()
     scale: Tensor | float = 1.0
     if weight is not None:
-        scale = weight.detach().to(_at_least_single(theta))[target]
+        scale = weight.detach().to(theta)[target]
     if reduction == "mean":
         scale = 1 / max(1, target.numel()) if isinstance(scale, float) else scale / scale.sum()
     loss: Tensor = _ChainNLL.apply(theta, target, parts, scale, reduction != "none")  # type: ignore[no-untyped-call]
@@ -255,8 +255,8 @@ class _ChainNLL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool) -> Tensor:
-        loss, gradient = _loss_and_gradient(_at_least_single(theta), target, parts, scale, reduced)
-        ctx.save_for_backward(gradient.to(theta.dtype))
+        loss, gradient = _loss_and_gradient(theta, target, parts, scale, reduced)
+        ctx.save_for_backward(gradient)
         return loss
 
     @staticmethod
@@ -265,9 +265,7 @@ class _ChainNLL(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
             return gradient, None, None, None, None
-        if grad_loss.ndim:
-            grad_loss = grad_loss.unsqueeze(-1)
-        return gradient * grad_loss.to(gradient.dtype), None, None, None, None
+        return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None
 
 
 def _loss_and_gradient(
@@ -275,10 +273,7 @@ def _loss_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Loss of every row, or their sum, and its gradient, both times the scale."""
     if usable(theta):
-        flat = scale.reshape(-1) if isinstance(scale, Tensor) else scale
-        targets = target.reshape(-1).contiguous()
-        loss, gradient = chain_loss(_rows(theta), targets, parts.offsets, parts.positions, flat, reduced)
-        return loss if reduced else loss.view(target.shape), gradient.view(theta.shape)
+        return chain_loss(theta, target, parts.offsets, parts.positions, scale, reduced)
     # With one part each, the position in the chain is all that counts.
     if len(parts.offsets) > len(parts.positions):
         loss, gradient = _one_part(theta, parts.positions[target])

@@ -280,17 +280,28 @@ class _Objective(nn.Module):
             losses = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
             if label_smoothing:
                 losses = (1 - label_smoothing) * losses - label_smoothing * log_p.mean(-1)
-        loss = losses.mean() if weight is None else (losses * weight).sum() / weight.sum()
+        if weight is not None:
+            loss = (losses * weight).sum() / weight.sum()
+        else:
+            loss = losses.mean() if losses.ndim else losses
         if self.smoothness and network.training and isinstance(network.gates, Shell | Hybrid):
             loss = loss + self.smoothness * network.gates.roughness().to(loss)
         return loss
 
+    def _arguments(self, x: Tensor) -> Tensor:
+        """What the gates give, in half precision if that is wanted: scores for a softmax, else gate arguments."""
+        gates: Callable[[Tensor], Tensor] = self.network.gates.scores if self.softmax else self.network.gates  # type: ignore[assignment]
+        if not self.mixed:
+            return gates(x)
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return gates(x)
+
 
 def _losses(state: State, rows: Rows) -> Tensor:
-    """The loss of every copy, shape (copies,)."""
+    """The loss of every copy, shape (copies,); a single one is a plain number."""
     if len(state.best_score) == 1:
         loss: Tensor = state.objective(*rows)
-        return loss.unsqueeze(0)
+        return loss
     buffers = dict(state.objective.named_buffers())
 
     def one(parameters: dict[str, Tensor]) -> Any:
@@ -313,7 +324,7 @@ def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, tea
         for piece in pieces:
             losses = _losses(state, piece.rows)
             losses.backward(torch.full_like(losses, piece.share))
-            total += losses.detach() * (piece.rows.n / n)
+            total.add_(losses.detach(), alpha=piece.rows.n / n)
         team.sum(state.adam.gradient)
         state.adam.step(rate)
         if state.average is not None:

@@ -60,6 +60,10 @@ class SeparateMLP(nn.Module):
         first, *later = zip(self.weights, self.biases, strict=True)
         # All gates read the same rows: one product of full width serves the first layer of all.
         units = nn.functional.linear(x.reshape(-1, self.features), first[0].flatten(0, 1), first[1].flatten())
+        if self.gates == 1:  # a plain network
+            for weight, bias in later:
+                units = nn.functional.linear(units.relu(), weight.squeeze(0), bias.squeeze(0))
+            return units.reshape(*x.shape[:-1], 1)
         u: Tensor = units.unflatten(-1, first[1].shape).transpose(-2, -3)  # (gates, n, width)
         for weight, bias in later:
             u = torch.baddbmm(bias.unsqueeze(-2), u.relu(), weight.transpose(-1, -2))

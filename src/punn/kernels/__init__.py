@@ -1,7 +1,7 @@
 """The sigmoid chain in C, for tensors on the processor; without the library everything runs on torch's operators.
 
 ``chain.c`` is compiled when the package is installed, if there is a compiler. ``PUNN_KERNELS=0`` leaves it unused.
-The functions here take what :mod:`punn.partition` has checked and made contiguous, and know no gradient.
+The functions here take what :mod:`punn.partition` has checked, and know no gradient.
 """
 
 from __future__ import annotations
@@ -69,16 +69,17 @@ def chain_loss(
     """Loss of every row, or added up, and its gradient; both times a scale.
 
     Arguments:
-        theta: Gate arguments, shape (n, gates).
-        target: Classes, shape (n,).
+        theta: Gate arguments, shape (*, gates).
+        target: Classes, shape (*).
         offsets: Where the functions of every class begin among the positions, shape (C + 1,).
         positions: The functions, class by class, shape (k,).
-        scale: One for every row, shape (n,), or one for all.
+        scale: One for every row, shape (*), or one for all.
         added: Whether the losses are added up.
     """
-    rows, gates = theta.shape
-    gradient, loss = torch.empty_like(theta), theta.new_empty(() if added else rows)
-    scales = scale.data_ptr() if isinstance(scale, Tensor) else None
+    rows, gates = target.numel(), theta.shape[-1]
+    theta, target = theta.contiguous(), target.contiguous()
+    gradient, loss = torch.empty_like(theta), theta.new_empty(() if added else target.shape)
+    scales = scale.contiguous() if isinstance(scale, Tensor) else None
     bad = _function("loss", theta)(
         theta.data_ptr(),
         rows,
@@ -87,8 +88,8 @@ def chain_loss(
         len(offsets) - 1,
         offsets.data_ptr(),
         positions.data_ptr(),
-        scales,
-        1.0 if scales else scale,
+        None if scales is None else scales.data_ptr(),
+        scale if scales is None else 1.0,
         gradient.data_ptr(),
         loss.data_ptr(),
         added,
