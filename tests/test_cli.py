@@ -157,6 +157,7 @@ def test_cross_validation_tells_means_and_learns_from_all_rows(tmp_path):
         ["iris", "--gates", "ball,mlp", "--order", "virginica,setosa,versicolor"],
         ["xor", "--parts", "2", "--gates", "ellipsoid", "--activation", "bump"],
         ["wine", "--gates", "shared", "--order", "separable", "--test-share", "0"],
+        ["wine", "--gates", "ball", "--balanced"],
     ],
 )
 def test_models_of_every_sort_are_trained_and_told(options, tmp_path):

@@ -49,6 +49,8 @@ def words_and_numbers(text: str) -> tuple[list[str], list[float]]:
 )
 # dask warns of a port that another cluster on this machine has, and takes the next one.
 @pytest.mark.filterwarnings("ignore:Port 8787 is already in use")
+# torch's exporter warns of what torch itself does.
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_blocks_run_and_print_what_is_shown(page, tmp_path):
     import matplotlib.pyplot as plt
 
@@ -186,4 +188,5 @@ def update() -> None:
 if __name__ == "__main__":
     os.environ.setdefault("MPLBACKEND", "agg")
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
     update()

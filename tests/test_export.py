@@ -15,6 +15,7 @@ from torch import nn
 from punn import PUNNClassifier
 from punn.export import _logcumsumexp, _softplus, export_onnx
 from punn.gates import Ellipsoid, Shared
+from punn.persistence import save
 
 RNG = np.random.default_rng(0)
 CENTERS = np.array([[0.0, 1000.0], [0.3, 1000.0], [0.0, 1300.0]])
@@ -142,3 +143,11 @@ def test_simpler_operators_say_the_same():
         scores = torch.randn(5, k, dtype=torch.float64) * torch.logspace(-1, 4, 5).double().unsqueeze(-1)
         torch.testing.assert_close(_logcumsumexp(scores, -1), scores.logcumsumexp(-1))
         torch.testing.assert_close(_logcumsumexp(scores, 0), scores.logcumsumexp(0))
+
+
+def test_a_torch_network_is_told_how_to_go(tmp_path):
+    with pytest.raises(TypeError, match=r"got a torch module, Linear; .* torch\.onnx\.export"):
+        export_onnx(torch.nn.Linear(2, 2), tmp_path / "m.onnx")
+    with pytest.raises(TypeError, match=r"got a torch module, Linear; .*state_dict"):
+        save(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")
+    assert not list(tmp_path.iterdir())

@@ -94,6 +94,22 @@ def small_convolutional_network(head):
     )
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_torch_jit_records_the_chain_and_not_its_memory():
+    model = nn.Sequential(nn.Linear(4, 8), PUNNHead(8, 3, parts=2)).eval()
+    with torch.no_grad():
+        recorded = torch.jit.trace(model, torch.randn(5, 4))
+        x = torch.randn(7, 4)
+        torch.testing.assert_close(recorded(x), model(x))
+
+
+def test_classes_of_a_head_have_names():
+    trace = PUNNHead(4, 3).trace(torch.randn(2, 4), ["ant", "bee", "cat"])
+    assert trace.names == ["ant", "bee", "cat"]
+    with pytest.raises(ValueError, match="expected 3 class labels"):
+        PUNNHead(4, 3).trace(torch.randn(2, 4), ["ant", "bee"])
+
+
 @pytest.mark.parametrize("coupled", [False, True])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_head_of_a_convolutional_network_can_be_replaced(parts, coupled):

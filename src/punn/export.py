@@ -57,6 +57,11 @@ def export_onnx(model: PUNNClassifier, path: str | os.PathLike[str]) -> None:
         >>> session = onnxruntime.InferenceSession("iris.onnx")  # doctest: +SKIP
         >>> label, probabilities, gates, remaining = session.run(None, {"x": X})  # doctest: +SKIP
     """
+    if isinstance(model, nn.Module):
+        raise TypeError(
+            f"expected a fitted PUNNClassifier, got a torch module, {type(model).__name__}; a network of your own is "
+            "exported by torch.onnx.export(network, (x,), path, dynamo=True)"
+        )
     check_is_fitted(model, "network_")
     try:
         import onnx

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from punn.activations import Activation, LogGates, Name, argument_for
@@ -141,10 +142,15 @@ class PUNN(nn.Module):
         return log_class_sums(log_h, self.class_of, self.classes)
 
     @torch.no_grad()
-    def trace(self, x: Tensor) -> GateTrace:
-        """How every probability is formed, gate by gate; exact, also in training mode."""
-        accept, reject = self.activation(self.theta(x))
-        return GateTrace(accept.double().cpu().numpy(), reject.double().cpu().numpy(), self.class_of.cpu().numpy())
+    def trace(self, x: Tensor, classes: ArrayLike | None = None) -> GateTrace:
+        """How every probability is formed, gate by gate; exact, also in training mode.
+
+        Arguments:
+            x: Rows, as for a prediction.
+            classes: The names of the classes, shape (C,); their numbers if None.
+        """
+        accept, reject = (log_q.double().cpu().numpy() for log_q in self.activation(self.theta(x)))
+        return GateTrace(accept, reject, self.class_of.cpu().numpy(), classes)
 
     @torch.no_grad()
     def start(
@@ -231,9 +237,9 @@ class PUNNHead(nn.Module):
         log_p: Tensor = self.punn(features)
         return log_p
 
-    def trace(self, features: Tensor) -> GateTrace:
-        """How every probability is formed, gate by gate."""
-        return self.punn.trace(features)
+    def trace(self, features: Tensor, classes: ArrayLike | None = None) -> GateTrace:
+        """How every probability is formed, gate by gate; classes are their names, shape (classes,)."""
+        return self.punn.trace(features, classes)
 
 
 def _gates_of(gates: nn.Module) -> int:

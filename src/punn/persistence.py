@@ -82,6 +82,11 @@ def save(
         ...     load(f"{folder}/model.punn.safetensors").predict([[1.0]])
         array(['yes'], dtype='<U3')
     """
+    if isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"expected a fitted PUNNClassifier, got a torch module, {type(model).__name__}; the numbers of a network "
+            "of your own are kept by torch.save(network.state_dict(), path)"
+        )
     check_is_fitted(model, "network_")
     path = Path(path)
     if not path.parent.is_dir():

@@ -76,6 +76,9 @@ def train(
             metavar="ORDER",
         ),
     ] = "given",
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Rare classes count as much as frequent ones; so do probabilities.")
+    ] = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Passes over the rows; goes by their number if not said.", metavar="N")
     ] = None,
@@ -155,6 +158,7 @@ def train(
             "hidden": whole_numbers(hidden, "--hidden"),
             "parts": parts,
             "order": split_list(order) if "," in order else order,
+            "class_weight": "balanced" if balanced else None,
             "epochs": "auto" if epochs is None else epochs,
             "batch_size": "auto" if batch_size is None else batch_size,
             "accumulate": accumulate,

@@ -52,6 +52,8 @@ def usable(*tensors: Tensor) -> bool:
     return (
         _functions is not None
         and not torch.compiler.is_compiling()
+        # torch.jit.trace, and the older export to ONNX, would keep the memory instead of what was written into it.
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         and all(
             x.device.type == "cpu"
             and x.dtype in (torch.float32, torch.float64)
