@@ -7,7 +7,6 @@ whatever the number of tensors, and all weights can be kept and put back at once
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -58,13 +57,24 @@ class Adam:
     def step(self, learning_rate: float) -> None:
         """Move along the gradient that backward has left, and forget it."""
         self.steps += 1
-        fast, slow = self.betas
-        self.mean.lerp_(self.gradient, 1 - fast)
-        self.square.mul_(slow).addcmul_(self.gradient, self.gradient, value=1 - slow)
-        scale = self.square.sqrt().mul_(1 / math.sqrt(1 - slow**self.steps)).add_(self.eps)
         if self.decay is not None:
             self.weights.addcmul_(self.weights, self.decay, value=-learning_rate)
-        self.weights.addcdiv_(self.mean, scale, value=-learning_rate / (1 - fast**self.steps))
+        # The operator behind torch's own Adam: one pass over all numbers, a third of the time of single operators.
+        torch._fused_adam_(
+            [self.weights],
+            [self.gradient],
+            [self.mean],
+            [self.square],
+            [],
+            [torch.tensor(float(self.steps), device=self.weights.device)],
+            lr=learning_rate,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=0.0,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
         self.gradient.zero_()
 
     def copy(self, number: int) -> dict[str, Tensor]:

@@ -299,8 +299,11 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def fill(part: slice) -> None:
             log_p[part] = self.network_.answer(self._scaled(table[part])).cpu().numpy()
 
-        with torch.inference_mode():
-            for _ in in_pieces(fill, len(table), self._chunk(table.shape[1])):
+        chunk = self._chunk(table.shape[1])
+        # Of many small pieces each is too little work for several threads.
+        many = few_threads(2.0 * self.n_parameters_ * chunk) if len(table) > chunk else contextlib.nullcontext()
+        with torch.inference_mode(), many:
+            for _ in in_pieces(fill, len(table), chunk):
                 pass
         return log_p
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from punn.building import NETWORKS, SHAPES
 from punn.network import Standardize
-from punn.training import Rows, take
+from punn.training import Rows, few_threads, take
 
 __all__ = [
     "FOLDS",
@@ -98,8 +98,9 @@ def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, d
     if len(pieces) <= 1:
         return scaled_piece(slice(None)).to(dtype)
     x = torch.empty(table.shape, dtype=dtype, device=device)
-    for piece in pieces:
-        x[piece] = scaled_piece(piece)
+    with few_threads(3.0 * _PIECE):
+        for piece in pieces:
+            x[piece] = scaled_piece(piece)
     return x
 
 

@@ -51,7 +51,7 @@ class Rows(NamedTuple):
             return
         order = torch.randperm(self.n, generator=generator) if self.n > batch_size else torch.arange(self.n)
         for batch in order.split(batch_size):
-            mine = batch.tensor_split(pieces)[team.rank :: team.size]
+            mine = batch.tensor_split(pieces)[team.rank :: team.size] if pieces > 1 else [batch]
             yield [Piece(take(self, index), self._share(index, batch)) for index in mine if len(index)]
 
     def some(self, most: int) -> Rows:
@@ -341,8 +341,9 @@ def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> 
         score = _validation_losses(state, validation, team)
         state.history.validation_loss.append(float(score.min()))
     # A step may overflow though the loss before it was finite.
-    overflown = state.adam.copy_of[~torch.isfinite(state.adam.weights)]
-    score = score.index_fill(0, overflown, torch.nan)
+    finite = torch.isfinite(state.adam.weights)
+    if not bool(finite.all()):
+        score = score.index_fill(0, state.adam.copy_of[~finite], torch.nan)
     if not bool(torch.isfinite(score).any()):
         state.history.stopped = "loss not finite"
         warnings.warn(
@@ -356,7 +357,10 @@ def _judge(state: State, score: Tensor, validation: Rows | None, team: Team) -> 
     better = torch.isfinite(score) if validation is None else score < state.best_score
     improved = bool((score < state.best_score).any())
     weights = state.adam.weights if state.average is None else state.average
-    state.best = torch.where(better[state.adam.copy_of], weights, state.best)
+    if bool(better.all()):
+        state.best = weights.detach().clone()
+    else:
+        state.best = torch.where(better[state.adam.copy_of], weights, state.best)
     state.best_score = torch.where(better, score, state.best_score)
     state.waited = 0 if improved else state.waited + 1
     if improved:

@@ -100,8 +100,11 @@ class SeparateMLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         """Give every gate nearly the same argument, the given one, on all rows."""
-        self.weights[-1].mul_(_quiet(self(x), weight).view(-1, 1, 1))
-        self.biases[-1].add_((theta - weighted_mean(self(x), weight)).unsqueeze(-1))
+        last, bias = self.weights[-1], self.biases[-1].squeeze(-1)
+        arguments = self(x)
+        shrink = _quiet(arguments, weight)
+        last.mul_(shrink.view(-1, 1, 1))
+        bias.copy_(theta - shrink * (weighted_mean(arguments, weight) - bias))
 
     def extra_repr(self) -> str:
         """Sizes."""
@@ -164,8 +167,10 @@ class Shared(nn.Module):
             accept = -nn.functional.softplus(-theta)
             reached = nn.functional.pad(-nn.functional.softplus(theta).cumsum(-1), (1, 0))
             theta = nn.functional.pad(accept, (0, 1)) + reached
-        self.output.weight.mul_(_quiet(self.scores(x), weight).unsqueeze(-1))
-        self.output.bias.add_(theta - weighted_mean(self.scores(x), weight))
+        scores, bias = self.scores(x), self.output.bias
+        shrink = _quiet(scores, weight)
+        self.output.weight.mul_(shrink.unsqueeze(-1))
+        bias.copy_(theta - shrink * (weighted_mean(scores, weight) - bias))
 
     def extra_repr(self) -> str:
         """Sizes."""

@@ -88,6 +88,15 @@ INLINE double log1p_double(double e) {
     return p * z * s + 2.0 * s;
 }
 
+/* log(x) for x >= 1, of which vectors are made: x is a power of 2 times 1 + rest. Minus infinity for 0, and what is
+ * not a number stays none. */
+INLINE double log_from_one(double x) {
+    union { double f; int64_t i; } bits = {x}, mantissa;
+    mantissa.i = (bits.i & 0xFFFFFFFFFFFFFLL) | 0x3FF0000000000000LL;
+    double value = ((int32_t)(bits.i >> 52) - 1023) * 0.6931471805599453 + log1p_double(mantissa.f - 1);
+    return x == 0 ? -INFINITY : x == x ? value : x;
+}
+
 #define REAL float
 #define NAME(name) name##_float
 #include "chain_rows.h"

@@ -196,10 +196,10 @@ FOR_EACH_PROCESSOR void NAME(punn_chain_partition)(
 
 /* Log of the sum of every class's functions, (rows, classes). Returns -1 without memory. */
 FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
-    const REAL *log_h, int64_t rows, int64_t k, const int64_t *class_of, int64_t classes, REAL *out
+    const REAL *restrict log_h, int64_t rows, int64_t k, const int64_t *class_of, int64_t classes, REAL *restrict out
 ) {
     REAL *h = malloc(k * sizeof(REAL));
-    double *total = malloc(classes * sizeof(double));
+    double *restrict total = malloc(classes * sizeof(double));
     /* Parts that take turns (0, 1, ..., 0, 1, ...) need no look at the map, and every turn is a plain vector. */
     int turns = k % classes == 0;
     for (int64_t i = 0; i < k && turns; i++) turns = class_of[i] == i % classes;
@@ -218,7 +218,7 @@ FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
             for (int64_t i = 0; i < k; i++) h[i] = NAME(exp)(h[i]);
             for (int64_t i = 0; i < k; i++) total[class_of[i]] += h[i];
         }
-        for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log(total[c]));
+        for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log_from_one(total[c]));
     }
     int64_t answer = h && total ? rows : -1;
     free(h);

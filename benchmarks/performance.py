@@ -1,0 +1,136 @@
+"""The page on speed, made from the files of measurements and from nothing else.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.speed --json results/speed/one-thread.json
+    python -m benchmarks.speed --json results/speed/threads.json
+    python -m benchmarks.growth --json results/speed/growth.json --figure docs/figures/growth.png
+    python -m benchmarks.performance                  # writes docs/performance.md
+
+What was tried stands below in words; every number of the tables comes from the files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+INTRODUCTION = """\
+<!-- Made by `python -m benchmarks.performance` from the files in results/speed/: change those, not this. -->
+
+# Performance
+
+Each of our operations beside a named peer. Both run in turns in one process, ours then theirs, many times; the ratio
+is that of the medians, so below 1 we are faster, and the quartiles are those of the ratios of neighbours. Once with
+one thread, once with all {threads} of the machine, torch {torch}, threads that sleep while they wait
+(`OMP_WAIT_POLICY=passive`, as in `make`). One thread is the stricter column for small tensors: with more, the peers
+pay for waking a thread, which our own C functions never do. The machine is a small virtual one, and ratios differ from
+run to run by about as much as the quartiles show. A bar is what we set out to reach; where it is missed, the table
+says so.
+
+```bash
+make bench                                          # all pairs, printed
+python -m benchmarks.speed fit --json speed.json    # one group, and the numbers
+python -m benchmarks.growth                         # how time and memory grow
+```
+"""
+
+GROWTH = """\
+## Growth
+
+{slopes}
+
+![Time by size, on logarithmic axes, with lines of growth in proportion](figures/growth.png)
+
+A slope of 1 is growth in proportion; it is that of the upper half of the points, where fixed costs no longer count.
+The peak memory of the loss is at most {memory:.2f} times that of `cross_entropy`, over all widths.
+
+## How close to the limit
+
+| what | reached | limit | share |
+| --- | --- | --- | --- |
+{limits}
+
+The loss reads every gate once and writes its gradient once, and is compared with `copy_` of the same tensor, which
+does no arithmetic; the forward pass of separate gates (784 features, 9 gates, hidden 64) with a product of two square
+matrices of 1,024.
+"""
+
+TRIED = """\
+## What was tried
+
+- **The loss.** Eager operators with the gradient in closed form took 2.3 to 3.1 times `cross_entropy`, the compiled
+  masked form 1.6 to 1.9. A C function that is built at installation takes one exponential per gate for loss and
+  gradient together, one logarithm per 512 gates, and nothing past a row's own class. Without a compiler the operators
+  do the same work, and the tests run both.
+- **Small losses.** At 100 functions and 64 rows, all but a few microseconds go into Python and autograd: an empty
+  autograd function alone takes 0.8 of `cross_entropy`. Fewer views and conversions per call took 0.2 off the ratio;
+  filling the last lanes of a row up to a whole vector gained nothing.
+- **Separate gates.** The first layer of all gates is one product of full width, later ones are batched products, and
+  a single gate is a plain network. With one thread and wide layers both sides spend their time in the same products,
+  so the ratio cannot be as small as with many narrow gates.
+- **A step of training.** Parameters and gradients are views of two vectors, so that the operator behind torch's Adam
+  takes them all in one pass, a third of the time of single operators. Small steps run on one thread: waking another
+  costs more than it does.
+- **A fit of many rows.** Scaling in pieces that a cache holds, instead of 65,536 rows at once, halved the time of a
+  fit of MNIST; taking a batch with `index_select` takes half as long as with square brackets. What remains beside
+  `MLPClassifier` is work that it does not do: scaling in double precision, and the coverage and range of all rows.
+- **Class sums.** A logarithm that compiles to vectors instead of the library's took a sixth of their time off; what
+  remains with many parts per class is a second exponential for every function.
+- **Three seeds together.** The MNIST study trains three seeds of every order. All their gates in one module do the
+  same products as one after another, which is where the time goes, so it gains little and the study does not offer it.
+"""
+
+
+def page(folder: Path) -> str:
+    """The whole page, from the folder of measurements."""
+    one, several, growth = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("one-thread", "threads", "growth")
+    )
+    introduction = INTRODUCTION.format(threads=several["threads"], torch=several["torch"])
+    return "\n".join([introduction, ratios(one, several), growth_section(growth), TRIED])
+
+
+def ratios(one: dict, several: dict) -> str:
+    """Every pair with both numbers of threads."""
+    both = {result["what"]: [result] for result in one["results"]}
+    for result in several["results"]:
+        both.setdefault(result["what"], []).append(result)
+    bars = [r for pair in both.values() for r in pair if r["bound"] is not None]
+    met = sum(r["ratio"] <= r["bound"] for r in bars)
+    lines = [
+        f"## Ratios\n\n{met} of {len(bars)} bars are met.\n",
+        f"| what | against | one thread | {several['threads']} threads | at most |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for what, pair in both.items():
+        bound = "" if pair[0]["bound"] is None else f"{pair[0]['bound']:.1f}"
+        lines.append(f"| {what} | `{pair[0]['peer']}` | {' | '.join(map(_ratio, pair))} | {bound} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ratio(result: dict) -> str:
+    low, high = result["quartiles"]
+    missed = result["bound"] is not None and result["ratio"] > result["bound"]
+    return f"{result['ratio']:.2f} ({low:.2f} to {high:.2f})" + (" **missed**" if missed else "")
+
+
+def growth_section(growth: dict) -> str:
+    """Slopes, memory and limits."""
+    studies = {name: study for name, study in growth.items() if isinstance(study, dict) and "slope" in study}
+    slopes = [
+        f"- {name}, {study['sizes'][0]:,} to {study['sizes'][-1]:,}: slope {study['slope']:.2f}, "
+        f"{study['seconds'][-1]:.3g} s at the end"
+        for name, study in studies.items()
+    ]
+    loss = growth["loss over functions"]
+    memory = max(a / b for a, b in zip(loss["bytes"], loss["bytes of cross_entropy"], strict=True))
+    values = list(growth["limits"].items())
+    limits = [
+        f"| {name} | {mine:.1f} | {limit}: {most:.1f} | {mine / most:.0%} |"
+        for (name, mine), (limit, most) in zip(values[::2], values[1::2], strict=True)
+    ]
+    return GROWTH.format(slopes="\n".join(slopes), memory=memory, limits="\n".join(limits))
+
+
+if __name__ == "__main__":
+    root = Path(__file__).parents[1]
+    (root / "docs" / "performance.md").write_text(page(root / "results" / "speed"))
