@@ -44,6 +44,11 @@ def test_the_core_needs_torch_numpy_and_scikit_learn_alone():
     assert third_party(new) == {"punn"}
 
 
+def test_a_fit_does_not_load_torchs_compiler():
+    code = "from punn import PUNNClassifier; PUNNClassifier(epochs=1).fit([[0.0], [1.0]] * 5, [0, 1] * 5)"
+    assert not modules_after(code) & {"sympy", "mpmath"}
+
+
 def imports_of(path):
     """The modules of punn that a file imports when it is imported itself, not inside of a function."""
     found = set()

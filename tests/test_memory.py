@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from punn import memory
-from punn.memory import free_memory, in_pieces, is_shortage
+from punn.memory import free_memory, in_pieces, is_shortage, side_by_side
 
 
 def test_pieces_shrink_until_they_fit():
@@ -96,3 +96,20 @@ def test_without_glibc_nothing_is_done(monkeypatch):
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
     with memory.keep_memory():
         pass
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("rows", [1, 7, 8, 25])
+def test_side_by_side_does_every_row_once_in_the_same_pieces(rows, threads):
+    done = []
+    side_by_side(done.append, rows, 4, threads)
+    assert sorted((part.start, part.stop) for part in done) == [(i, min(i + 4, rows)) for i in range(0, rows, 4)]
+
+
+def test_an_error_in_a_thread_is_told():
+    def work(part):
+        if part.start == 8:
+            raise ValueError("here")
+
+    with pytest.raises(ValueError, match="here"):
+        side_by_side(work, 20, 4, 2)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
-__all__ = ["free_memory", "in_pieces", "is_shortage", "keep_memory"]
+__all__ = ["free_memory", "in_pieces", "is_shortage", "keep_memory", "side_by_side"]
 
 Result = TypeVar("Result")
 
@@ -44,6 +46,38 @@ def in_pieces(work: Callable[[slice], Result], rows: int, size: int) -> Iterator
             continue
         yield result
         first += size
+
+
+def side_by_side(work: Callable[[slice], object], rows: int, size: int, threads: int) -> None:
+    """Do some work on all rows, piece by piece, each thread on its share of the pieces.
+
+    The pieces are the same for any number of threads, so that rounding is, too. Where memory is short they are smaller.
+
+    Arguments:
+        work: What is done with some of the rows, in any order.
+        rows: How many there are.
+        size: How many are to be worked on at once.
+        threads: How many threads take part.
+
+    Example:
+        >>> numbers = [0] * 10
+        >>> side_by_side(lambda part: numbers.__setitem__(part, [part.start] * len(numbers[part])), 10, 4, threads=2)
+        >>> numbers
+        [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
+    """
+    share = math.ceil(math.ceil(rows / size) / threads) * size
+
+    def stripe(first: int) -> None:
+        count = min(share, rows - first)
+        for _ in in_pieces(lambda part: work(slice(first + part.start, first + min(part.stop, count))), count, size):
+            pass
+
+    if share >= rows:
+        stripe(0)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(stripe, range(0, rows, share)):
+            pass
 
 
 def is_shortage(error: BaseException) -> bool:

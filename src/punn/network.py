@@ -44,7 +44,8 @@ class Standardize(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Standardised features, in x's own precision."""
         # A raw feature may be large and vary little: the difference is taken before digits are lost.
-        return ((x.to(self.mean) - self.mean) / self.scale).to(x.dtype)
+        mean = self.mean
+        return ((x.to(mean) - mean) / self.scale).to(x.dtype)
 
 
 class PUNN(nn.Module):

@@ -323,7 +323,8 @@ def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, tea
     for rate, pieces in steps:
         for piece in pieces:
             losses = _losses(state, piece.rows)
-            losses.backward(torch.full_like(losses, piece.share))
+            # A sum needs no gradient to begin with: given one, torch loads its compiler to compare shapes.
+            (losses.sum() if piece.share == 1 else piece.share * losses.sum()).backward()
             total.add_(losses.detach(), alpha=piece.rows.n / n)
         team.sum(state.adam.gradient)
         state.adam.step(rate)
