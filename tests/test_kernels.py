@@ -10,6 +10,7 @@ import mpmath
 import pytest
 import torch
 from mpmath import mpf
+from torch.nn import functional as F
 
 import punn
 from punn import kernels
@@ -123,3 +124,20 @@ def test_without_the_library_the_answer_is_the_same(tmp_path):
     shutil.copytree(Path(punn.__file__).parent, tmp_path / "punn")
     (tmp_path / "punn" / "kernels" / "chain.so").write_bytes(b"no library")
     assert answer_of(tmp_path).split() == ["False", "2.079441547393799"]
+
+
+@pytest.mark.parametrize("threads", [2, 3, 50])
+def test_stripes_of_rows_give_the_same_bits(threads, monkeypatch):
+    theta = 5 * torch.randn(17, 12, generator=torch.Generator().manual_seed(0))
+    class_of = torch.arange(13) % 4
+
+    def answers():
+        log_h = kernels.chain_sigmoid_partition(theta)
+        again = kernels.chain_partition(F.logsigmoid(theta), F.logsigmoid(-theta))
+        return log_h, again, kernels.chain_class_sums(log_h, class_of, 4)
+
+    alone = answers()
+    monkeypatch.setattr(kernels, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for mine, other in zip(answers(), alone, strict=True):
+        assert torch.equal(mine, other)

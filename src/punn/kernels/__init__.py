@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -22,6 +24,9 @@ _POINTER, _COUNT = ctypes.c_void_p, ctypes.c_int64
 _LOSS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, *[_POINTER] * 3, ctypes.c_double, _POINTER, _POINTER, ctypes.c_int]
 _PARTITION = [*[_POINTER] * 3, _COUNT, _COUNT, _POINTER]
 _CLASS_SUMS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, _POINTER]
+
+# Numbers that keep a thread busy for longer than it takes to start it.
+_WORTH_A_THREAD = 200_000
 
 
 def _load() -> dict[str, Any] | None:
@@ -105,27 +110,65 @@ def chain_loss(
 
 def chain_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
     """Log of the partition functions, shape (n, gates + 1), from the logs of any gates."""
-    rows, gates = log_accept.shape
-    out = log_accept.new_empty(rows, gates + 1)
-    _function("partition", out)(None, log_accept.data_ptr(), log_reject.data_ptr(), rows, gates, out.data_ptr())
+    out = log_accept.new_empty(len(log_accept), log_accept.shape[1] + 1)
+    function = _function("partition", out)
+
+    def work(first: int, count: int) -> int:
+        accept, reject = (_address(logs, first) for logs in (log_accept, log_reject))
+        answer: int = function(None, accept, reject, count, log_accept.shape[1], _address(out, first))
+        return answer
+
+    _in_stripes(work, *out.shape)
     return out
 
 
 def chain_sigmoid_partition(theta: Tensor) -> Tensor:
     """Log of the partition functions, shape (n, gates + 1), from the arguments of sigmoid gates."""
-    rows, gates = theta.shape
-    out = theta.new_empty(rows, gates + 1)
-    _function("partition", out)(theta.data_ptr(), None, None, rows, gates, out.data_ptr())
+    out = theta.new_empty(len(theta), theta.shape[1] + 1)
+    function = _function("partition", out)
+
+    def work(first: int, count: int) -> int:
+        answer: int = function(_address(theta, first), None, None, count, theta.shape[1], _address(out, first))
+        return answer
+
+    _in_stripes(work, *out.shape)
     return out
 
 
 def chain_class_sums(log_h: Tensor, class_of: Tensor, classes: int) -> Tensor:
     """Log of the class probabilities, shape (n, classes)."""
-    rows, k = log_h.shape
-    out = log_h.new_empty(rows, classes)
-    answer = _function("class_sums", out)(log_h.data_ptr(), rows, k, class_of.data_ptr(), classes, out.data_ptr())
-    _check_memory(answer)
+    out = log_h.new_empty(len(log_h), classes)
+    function, of_class = _function("class_sums", out), class_of.data_ptr()
+
+    def work(first: int, count: int) -> int:
+        answer: int = function(_address(log_h, first), count, log_h.shape[1], of_class, classes, _address(out, first))
+        return answer
+
+    _check_memory(_in_stripes(work, *log_h.shape))
     return out
+
+
+def _in_stripes(work: Callable[[int, int], int], rows: int, width: int) -> int:
+    """Work on all rows, in as many threads as pay, for C does not hold Python's lock; the least answer."""
+    count = max(1, min(torch.get_num_threads(), rows, rows * width // _WORTH_A_THREAD))
+    bounds = [rows * i // count for i in range(count + 1)]
+    answers = [0] * count
+
+    def stripe(i: int) -> None:
+        answers[i] = work(bounds[i], bounds[i + 1] - bounds[i])
+
+    # Threads of this call alone: a pool that stays would be dead in a forked process.
+    others = [Thread(target=stripe, args=(i,)) for i in range(1, count)]
+    for other in others:
+        other.start()
+    stripe(0)
+    for other in others:
+        other.join()
+    return min(answers)
+
+
+def _address(x: Tensor, row: int) -> int:
+    return x.data_ptr() + row * x.stride(0) * x.element_size()
 
 
 def _function(name: str, like: Tensor) -> Any:
