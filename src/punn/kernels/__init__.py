@@ -26,7 +26,7 @@ _PARTITION = [*[_POINTER] * 3, _COUNT, _COUNT, _POINTER]
 _CLASS_SUMS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, _POINTER]
 
 # Numbers that keep a thread busy for longer than it takes to start it.
-_WORTH_A_THREAD = 200_000
+_WORTH_A_THREAD = 500_000
 
 
 def _load() -> dict[str, Any] | None:
