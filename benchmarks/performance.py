@@ -79,7 +79,9 @@ TRIED = """\
 - **A fit of many rows.** Scaling in pieces that a cache holds, instead of 65,536 rows at once, halved the time of a
   fit of MNIST; taking a batch with `index_select` takes half as long as with square brackets. What remains beside
   `MLPClassifier` is work that it does not do: scaling in double precision, and the coverage and range of all rows.
-- **Class sums.** A logarithm that compiles to vectors instead of the library's took a sixth of their time off; what
+- **Predictions.** Many rows are taken in pieces that a cache holds, side by side in as many threads as there are.
+  Backward passes begin at a sum: given a gradient to begin with, torch loads its compiler at the first one, a second.
+- **Class sums.** A million numbers and more are divided between threads. A logarithm that compiles to vectors instead of the library's took a sixth of their time off; what
   remains with many parts per class is a second exponential for every function.
 - **Three seeds together.** The MNIST study trains three seeds of every order. All their gates in one module do the
   same products as one after another, which is where the time goes, so it gains little and the study does not offer it.
