@@ -81,8 +81,9 @@ TRIED = """\
   `MLPClassifier` is work that it does not do: scaling in double precision, and the coverage and range of all rows.
 - **Predictions.** Many rows are taken in pieces that a cache holds, side by side in as many threads as there are.
   Backward passes begin at a sum: given a gradient to begin with, torch loads its compiler at the first one, a second.
-- **Class sums.** A million numbers and more are divided between threads. A logarithm that compiles to vectors instead of the library's took a sixth of their time off; what
-  remains with many parts per class is a second exponential for every function.
+- **Class sums.** A million numbers and more are divided between threads. A logarithm that compiles to vectors instead
+  of the library's took a sixth of their time off; what remains with many parts per class is a second exponential for
+  every function.
 - **Three seeds together.** The MNIST study trains three seeds of every order. All their gates in one module do the
   same products as one after another, which is where the time goes, so it gains little and the study does not offer it.
 """
