@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.speed --json benchmarks/results/speed/one-thread.json
     python -m benchmarks.speed --json benchmarks/results/speed/threads.json
+    env -u OMP_WAIT_POLICY python -m benchmarks.speed loss --json benchmarks/results/speed/spinning.json
     python -m benchmarks.growth --json benchmarks/results/speed/growth.json --figure docs/figures/growth.png
     python -m benchmarks.accuracy --out benchmarks/results/accuracy
     python -m benchmarks.accuracy --tables --out benchmarks/results/accuracy-tables
@@ -110,13 +111,14 @@ how long to train; with large ones it takes a fraction of the network's time.
 
 def page(folder: Path) -> str:
     """The whole page, from the folder of measurements."""
-    one, several, growth = (
-        json.loads((folder / "speed" / f"{name}.json").read_text()) for name in ("one-thread", "threads", "growth")
-    )
+    names = ("one-thread", "threads", "spinning", "growth")
+    one, several, spinning, growth = (json.loads((folder / "speed" / f"{name}.json").read_text()) for name in names)
     introduction = INTRODUCTION.format(threads=several["threads"], torch=several["torch"])
     sets, tables = ((folder / name / "table.md").read_text() for name in ("accuracy", "accuracy-tables"))
     accuracy = ACCURACY.format(sets=sets, tables=tables)
-    return "\n".join([introduction, ratios(one, several), growth_section(growth), TRIED, accuracy])
+    return "\n".join(
+        [introduction, ratios(one, several), spinning_section(spinning), growth_section(growth), TRIED, accuracy]
+    )
 
 
 def ratios(one: dict, several: dict) -> str:
@@ -141,6 +143,18 @@ def _ratio(result: dict) -> str:
     low, high = result["quartiles"]
     missed = result["bound"] is not None and result["ratio"] > result["bound"]
     return f"{result['ratio']:.2f} ({low:.2f} to {high:.2f})" + (" **missed**" if missed else "")
+
+
+def spinning_section(spinning: dict) -> str:
+    """The losses where waiting threads spin."""
+    lines = [
+        "Where waiting threads spin instead of sleeping, which is what torch does unless it is told otherwise, the peer",
+        "gains from its second thread, and our loss has one. The same losses then, with the same bars:\n",
+        f"| what | {spinning['threads']} threads that spin | at most |",
+        "| --- | --- | --- |",
+        *(f"| {r['what']} | {_ratio(r)} | {r['bound']:.1f} |" for r in spinning["results"]),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def growth_section(growth: dict) -> str:

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from punn.training import Step
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "clock"]
 
 
 class Progress:
@@ -33,7 +33,7 @@ class Progress:
         seconds = time.monotonic() - self.began
         left = seconds / done * (step.epochs - step.epoch)
         text = f"epoch {step.epoch}/{step.epochs}  loss {step.loss:.4f}  accuracy {step.accuracy:.1%}"
-        text += f"  {_clock(left)} left"
+        text += f"  {clock(left)} left"
         if self.stream.isatty():
             width = 20 * step.epoch // step.epochs
             print(f"\r{'━' * width}{'─' * (20 - width)} {text}", end="\033[K", file=self.stream, flush=True)
@@ -46,6 +46,13 @@ class Progress:
             print(file=self.stream, flush=True)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, if any, minutes and seconds.
+
+    Example:
+        >>> clock(75), clock(7384.2)
+        ('1:15', '2:03:04')
+    """
     minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes}:{seconds:02}"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

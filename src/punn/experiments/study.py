@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from punn import __version__
 from punn.checkpoint import write_atomically
+from punn.progress import clock
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -258,18 +259,6 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     numeric = [bool(lines) and all(row[i][:1] in "0123456789-+" for row in lines) for i in range(len(heads))]
     marks = ["---:" if right else "---" for right in numeric]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, marks, *lines))
-
-
-def clock(seconds: float) -> str:
-    """Hours, if any, minutes and seconds.
-
-    Example:
-        >>> clock(75), clock(7384.2)
-        ('1:15', '2:03:04')
-    """
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def save_figure(figure: Figure, path: Path) -> None:
