@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
-from punn import PUNN, training
-from punn.gates import Ball, FourierRadius, SeparateMLP, Shared, Shell
+from punn import PUNN
+from punn.gates import Ball, FourierRadius, SeparateMLP, Shell
 from punn.training import SCHEDULES, Rows, few_threads, train
 
 
@@ -66,17 +65,6 @@ def test_the_closed_form_and_copies_agree(label_smoothing):
     fit(first, rows, epochs=20, label_smoothing=label_smoothing, copies=[second])
     for mine, other in zip(alone.parameters(), first.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-def test_the_loss_of_softmax_is_that_of_the_chain(label_smoothing):
-    rows = rings()
-    network = PUNN(Shared(nn.Linear(2, 2), 1, coupled=True), class_of=torch.tensor([1, 0]))
-    short, long = (training._Objective(network, 0.0, label_smoothing, False, plain) for plain in (True, False))
-    assert short.softmax
-    assert not long.softmax
-    for weight in (None, torch.rand(rows.n)):
-        torch.testing.assert_close(short(rows.x, rows.y, weight), long(rows.x, rows.y, weight), rtol=1e-5, atol=1e-6)
 
 
 def test_the_best_copy_is_kept():

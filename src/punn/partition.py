@@ -31,6 +31,7 @@ __all__ = [
     "log_partition",
     "log_remaining",
     "log_sigmoid_partition",
+    "loss_and_gradient",
     "nll_loss",
 ]
 
@@ -248,6 +249,22 @@ class _Parts(NamedTuple):
     positions: Tensor  # the functions, class by class, (k,)
     offsets: Tensor  # where the positions of every class begin, (C + 1,)
     in_order: bool  # one function per class, in the order of the classes
+
+
+def loss_and_gradient(theta: Tensor, target: Tensor, class_of: Tensor, scale: Tensor | float) -> tuple[Tensor, Tensor]:
+    """What :func:`nll_loss` gives of rows that have been checked, and its gradient, without autograd.
+
+    Arguments:
+        theta: Gate arguments, shape (n, k - 1).
+        target: Classes, shape (n,).
+        class_of: The class of every function, shape (k,).
+        scale: What every row counts, shape (n,), or one number for all.
+
+    Example:
+        >>> loss_and_gradient(torch.zeros(1, 1), torch.tensor([0]), torch.tensor([0, 1]), 1.0)
+        (tensor(0.6931), tensor([[-0.5000]]))
+    """
+    return _loss_and_gradient(theta, target, _parts_of(class_of, theta.shape[-1] + 1, theta.device), scale, True)
 
 
 class _ChainNLL(torch.autograd.Function):

@@ -17,13 +17,12 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from punn.adam import Adam
-from punn.gates import Hybrid, Shared, Shell
 from punn.network import PUNN
+from punn.objective import ByHand, Objective
 from punn.parallel import ALONE, Team
-from punn.partition import nll_loss
 
 __all__ = ["SCHEDULES", "History", "Piece", "Rows", "Source", "State", "Step", "few_threads", "take", "train"]
 
@@ -109,12 +108,13 @@ class History:
 class State:
     """All that an interrupted fit needs to go on to the very same weights."""
 
-    objective: _Objective
+    objective: Objective
     adam: Adam
     generator: torch.Generator
     best: Tensor  # weights, as Adam has them
     best_score: Tensor  # shape (copies,)
     average: Tensor | None = None  # of the latest weights
+    by_hand: ByHand | None = None  # makes the gradient, if autograd is not needed for it
     waited: int = 0
     epoch: int = 0
     history: History = field(default_factory=History)
@@ -209,11 +209,12 @@ def train(
         save: Called after every epoch with the state.
         report: Called after every epoch with what there is to tell.
     """
-    objective = _Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
+    objective = Objective(network, smoothness, label_smoothing, mixed, plain=not copies)
     adam = Adam([network, *copies], weight_decay) if optimizer is None else optimizer
     best_score = torch.full((1 + len(copies),), math.inf, device=adam.weights.device)
     mean = adam.weights.clone() if average else None
-    state = State(objective, adam, generator, adam.weights.clone(), best_score, mean)
+    by_hand = None if copies else ByHand.of(objective)
+    state = State(objective, adam, generator, adam.weights.clone(), best_score, mean, by_hand)
     if resume is not None:
         resume(state)
     if team.size > 1:
@@ -246,57 +247,6 @@ def train(
     return state.history
 
 
-class _Objective(nn.Module):
-    """Rows to the mean loss of one network."""
-
-    def __init__(self, network: PUNN, smoothness: float, label_smoothing: float, mixed: bool, plain: bool) -> None:
-        super().__init__()
-        self.network = network
-        self.smoothness, self.label_smoothing, self.mixed = smoothness, label_smoothing, mixed
-        # The closed form knows sigmoid chains, and cannot be mapped over copies.
-        plain &= network.activation.sigmoid
-        self.closed_form = plain and label_smoothing == 0
-        coupled = isinstance(network.gates, Shared) and network.gates.coupled
-        # Coupled gates with one function per class are a softmax in the chain's order, whose loss torch has.
-        self.softmax = plain and coupled and network.functions == network.classes
-
-    def forward(self, x: Tensor, y: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
-        """The loss, with penalties only while training; without classes, the most probable ones."""
-        network = self.network
-        reduction = "mean" if weight is None else "none"
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed):
-            theta = network.gates.scores(x) if self.softmax else network.gates(x)  # type: ignore[operator]
-        if y is None:
-            return network.class_of[theta.argmax(-1)] if self.softmax else network.log_probabilities(theta).argmax(-1)
-        label_smoothing = self.label_smoothing if network.training else 0.0
-        if self.softmax:
-            scores = theta.to(torch.promote_types(theta.dtype, torch.float32))
-            target = network.class_of.argsort()[y]
-            losses = nn.functional.cross_entropy(scores, target, reduction=reduction, label_smoothing=label_smoothing)
-        elif self.closed_form:
-            losses = nll_loss(theta, y, network.class_of, reduction=reduction)
-        else:
-            log_p = network.log_probabilities(theta, continued=True)
-            losses = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)
-            if label_smoothing:
-                losses = (1 - label_smoothing) * losses - label_smoothing * log_p.mean(-1)
-        if weight is not None:
-            loss = (losses * weight).sum() / weight.sum()
-        else:
-            loss = losses.mean() if losses.ndim else losses
-        if self.smoothness and network.training and isinstance(network.gates, Shell | Hybrid):
-            loss = loss + self.smoothness * network.gates.roughness().to(loss)
-        return loss
-
-    def _arguments(self, x: Tensor) -> Tensor:
-        """What the gates give, in half precision if that is wanted: scores for a softmax, else gate arguments."""
-        gates: Callable[[Tensor], Tensor] = self.network.gates.scores if self.softmax else self.network.gates  # type: ignore[assignment]
-        if not self.mixed:
-            return gates(x)
-        with torch.autocast(x.device.type, torch.bfloat16):
-            return gates(x)
-
-
 def _losses(state: State, rows: Rows) -> Tensor:
     """The loss of every copy, shape (copies,); a single one is a plain number."""
     if len(state.best_score) == 1:
@@ -311,6 +261,16 @@ def _losses(state: State, rows: Rows) -> Tensor:
     return losses
 
 
+def _backward(state: State, piece: Piece) -> Tensor:
+    """Leave the gradient of a piece with the parameters; the loss of every copy."""
+    if state.by_hand is not None:
+        return state.by_hand(*piece.rows, piece.share)
+    losses = _losses(state, piece.rows)
+    # A sum needs no gradient to begin with: given one, torch loads its compiler to compare shapes.
+    (losses.sum() if piece.share == 1 else piece.share * losses.sum()).backward()
+    return losses.detach()
+
+
 def _rates(epoch: int, epochs: int, steps: int, largest: float, schedule: str) -> Iterator[float]:
     """The step sizes of an epoch."""
     for step in range(steps):
@@ -322,10 +282,7 @@ def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, tea
     total = torch.zeros_like(state.best_score)
     for rate, pieces in steps:
         for piece in pieces:
-            losses = _losses(state, piece.rows)
-            # A sum needs no gradient to begin with: given one, torch loads its compiler to compare shapes.
-            (losses.sum() if piece.share == 1 else piece.share * losses.sum()).backward()
-            total.add_(losses.detach(), alpha=piece.rows.n / n)
+            total.add_(_backward(state, piece), alpha=piece.rows.n / n)
         team.sum(state.adam.gradient)
         state.adam.step(rate)
         if state.average is not None:
