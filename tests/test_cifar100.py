@@ -77,7 +77,15 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_judge_adds_up_the_parts_and_averages_mirror_images():
+def test_copies_are_moved_and_mirrored():
+    x = torch.arange(9.0).view(1, 1, 3, 3)
+    first, mirrored, same, *_ = (copy[0, 0].tolist() for copy in cifar100.copies(x))
+    assert same == x[0, 0].tolist()
+    assert first == [[4, 3, 4], [1, 0, 1], [4, 3, 4]]
+    assert mirrored == [row[::-1] for row in first]
+
+
+def test_judge_adds_up_the_parts_and_averages_copies():
     task = quick_tasks()["coupled"]
     x, y, _, _ = cifar100.data_of("digits")
     source = cifar100.pictures_of(task, x[:300], y[:300])
@@ -85,7 +93,7 @@ def test_judge_adds_up_the_parts_and_averages_mirror_images():
     rows = source.scaled(x[:300])
     p, shares = cifar100.judge(network, rows, y[:300])
     with torch.no_grad():
-        expected = (network(rows).exp() + network(rows.flip(-1)).exp()) / 2
+        expected = torch.stack([network(copy).exp() for copy in cifar100.copies(rows)]).mean(0)
     torch.testing.assert_close(p.float(), expected, atol=1e-6, rtol=1e-5)
     assert len(shares) == 20
     torch.testing.assert_close(shares.sum(), torch.tensor(1.0, dtype=torch.float64))
