@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from punn import PUNN, PUNNClassifier, nll_loss
 from punn.adam import Adam
 from punn.gates import SeparateMLP
-from punn.partition import log_class_sums, log_partition, log_sigmoid_partition
+from punn.partition import log_class_probabilities, log_sigmoid_class_probabilities
 
 Run = Callable[[], object]
 
@@ -84,10 +84,10 @@ def inference_pairs() -> Iterator[Pair]:
         name = f"k = {k:,}, batch {n}" + (f", {parts} parts" if parts > 1 else "")
 
         def from_logs(logs=logs, class_of=class_of, classes=classes) -> Tensor:
-            return log_class_sums(log_partition(*logs), class_of, classes)
+            return log_class_probabilities(*logs, class_of, classes)
 
         def from_theta(theta=theta, class_of=class_of, classes=classes) -> Tensor:
-            return log_class_sums(log_sigmoid_partition(theta), class_of, classes)
+            return log_sigmoid_class_probabilities(theta, class_of, classes)
 
         def theirs(scores=scores) -> Tensor:
             return F.log_softmax(scores, -1)

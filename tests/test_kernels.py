@@ -129,15 +129,45 @@ def test_without_the_library_the_answer_is_the_same(tmp_path):
 @pytest.mark.parametrize("threads", [2, 3, 50])
 def test_stripes_of_rows_give_the_same_bits(threads, monkeypatch):
     theta = 5 * torch.randn(17, 12, generator=torch.Generator().manual_seed(0))
-    class_of = torch.arange(13) % 4
+    class_of, logs = torch.arange(13) % 4, (F.logsigmoid(theta), F.logsigmoid(-theta))
+    target, weight = torch.randint(4, (17,), generator=torch.Generator().manual_seed(1)), torch.rand(4)
 
     def answers():
         log_h = kernels.chain_sigmoid_partition(theta)
-        again = kernels.chain_partition(F.logsigmoid(theta), F.logsigmoid(-theta))
-        return log_h, again, kernels.chain_class_sums(log_h, class_of, 4)
+        yield from (log_h, kernels.chain_partition(*logs), kernels.chain_class_sums(log_h, class_of, 4))
+        yield kernels.chain_probabilities(*logs, class_of, 4)
+        yield kernels.chain_sigmoid_probabilities(theta, class_of, 4)
+        for reduction in ("none", "sum", "mean"):
+            x = theta.clone().requires_grad_()
+            loss = nll_loss(x, target, class_of, weight, reduction)
+            loss.sum().backward()
+            yield from (loss.detach(), x.grad)
 
-    alone = answers()
+    alone = list(answers())
     monkeypatch.setattr(kernels, "_WORTH_A_THREAD", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for mine, other in zip(answers(), alone, strict=True):
         assert torch.equal(mine, other)
+
+
+def test_a_class_that_is_none_is_found_in_any_stripe(monkeypatch):
+    monkeypatch.setattr(kernels, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    with pytest.raises(ValueError, match="classes from 0 to 3, got 0 to 4"):
+        nll_loss(torch.zeros(9, 3), torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_helpers_of_its_own():
+    code = (
+        "import os, torch, punn.kernels as k;"
+        "k._WORTH_A_THREAD = 1; torch.set_num_threads(2);"
+        "x = torch.zeros(4, 3);"
+        "k.chain_sigmoid_partition(x);"
+        "child = os.fork();"
+        "k.chain_sigmoid_partition(x);"
+        "child or os._exit(0);"
+        "print(os.waitpid(child, 0)[1], k._helpers.count)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["0", "1"]

@@ -17,9 +17,11 @@ from punn.partition import (
     check_class_of,
     couple,
     gates_from_probabilities,
+    log_class_probabilities,
     log_class_sums,
     log_partition,
     log_remaining,
+    log_sigmoid_class_probabilities,
     log_sigmoid_gates,
     nll_loss,
 )
@@ -204,6 +206,37 @@ def test_class_sums_agree_with_mpmath(data):
             own = [mpf(h) for h, d in zip(row, class_of, strict=True) if d == c]
             size = max(1.0, abs(float(max(own))))
             assert abs(value - float(exact_log_sum(own))) <= 4 * torch.finfo(theta.dtype).eps * size
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("class_of", "gates"),
+    [
+        (torch.arange(60) % 20, 59),  # turns, over whole vectors and the rest
+        (torch.arange(8) % 2, 7),
+        (torch.tensor([0, 0, 1, 2, 1, 0]), 5),
+        (torch.tensor([2, 0, 1]), 2),
+        (torch.tensor([0, 0]), 1),
+    ],
+)
+def test_class_probabilities_are_the_sums_of_the_partition(dtype, class_of, gates):
+    theta = 20 * torch.randn(9, 3, gates, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    logs, classes = log_sigmoid_gates(theta), int(class_of.max()) + 1
+    expected = log_class_sums(log_partition(*(log.double() for log in logs)), class_of)
+    # The operators are what runs where a gradient is wanted.
+    for wanted in (False, True):
+        given = [x.clone().requires_grad_(wanted) for x in (*logs, theta)]
+        for count in (None, classes):
+            from_logs = log_class_probabilities(*given[:2], class_of, count)
+            from_theta = log_sigmoid_class_probabilities(given[2], class_of, count)
+            for log_p in (from_logs, from_theta):
+                assert log_p.requires_grad == wanted
+                torch.testing.assert_close(log_p.detach().double(), expected, rtol=2e-6, atol=2e-6)
+
+
+def test_class_probabilities_want_logs_of_one_shape():
+    with pytest.raises(ValueError, match="must have one shape"):
+        log_class_probabilities(torch.zeros(2, 3), torch.zeros(2, 2), torch.tensor([0, 1, 0, 1]))
 
 
 def test_class_sums_pass_gradcheck():

@@ -30,7 +30,7 @@ from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
 from punn.fitting import Fitting, start, warn_of_dead_gates
 from punn.gates import Shared
-from punn.memory import in_pieces, side_by_side
+from punn.memory import side_by_side
 from punn.network import PUNN, Standardize
 from punn.options import check_options
 from punn.parallel import ALONE, assemble
@@ -241,8 +241,7 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.ranges_ = ranges_of(table)
         self.table_ = None  # the columns of an earlier table, if any, are no longer its own
         warn_of_dead_gates(self.network_, self._trained_classes(), rows)
-        chunk = self._chunk(rows.x.shape[1])
-        arguments = (self.network_.gates(rows.x[i : i + chunk].double()) for i in range(0, rows.n, chunk))
+        arguments = self._arguments(lambda part: rows.x[part].double(), *rows.x.shape)
         self.coverage_, _ = coverage_of(self.network_, arguments, rows.y)
 
     def partial_fit(
@@ -292,29 +291,11 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Log-probability of every class, shape (n, C); minus infinity where a localised gate is exactly 0."""
-        check_is_fitted(self, "network_")
-        table = numbers_of(self, X)
-        log_p = np.empty((len(table), len(self.classes_)))
-
-        @torch.inference_mode()
-        def fill(part: slice) -> None:
-            log_p[part] = self.network_.answer(self._scaled(table[part])).cpu().numpy()
-
-        chunk = self._chunk(table.shape[1])
-        if len(table) <= chunk:
-            fill(slice(None))
-            return log_p
-        # Pieces side by side keep all threads busy; inside of one there is too little to share.
-        threads = torch.get_num_threads()
-        with few_threads(0):
-            side_by_side(fill, len(table), chunk, threads)
-        return log_p
+        return self._answers(X, lambda log_p: log_p)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Probability of every class, shape (n, C), in the order of ``classes_``."""
-        p = self.predict_log_proba(X)
-        np.exp(p, out=p)
-        return p
+        return self._answers(X, torch.exp)
 
     def predict(self, X: ArrayLike, exact_early_exit: bool = False) -> np.ndarray:
         """The most probable class of every row.
@@ -374,13 +355,38 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The smallest change of a row that makes a class win: see :func:`punn.counterfactual.counterfactual`."""
         return counterfactual(self, x, cls, bounds=bounds, fixed=fixed, restarts=restarts, random_state=random_state)
 
+    def _answers(self, X: ArrayLike, wanted: Callable[[Tensor], Tensor]) -> np.ndarray:
+        """What is wanted of the log-probabilities, shape (n, C)."""
+        check_is_fitted(self, "network_")
+        table = numbers_of(self, X)
+        answers = np.empty((len(table), len(self.classes_)))
+
+        def fill(part: slice) -> None:
+            with torch.inference_mode():
+                answers[part] = wanted(self.network_.answer(self._scaled(table[part]))).cpu().numpy()
+
+        _in_pieces(fill, len(table), self._chunk(table.shape[1]) if len(table) > 1 else 1)
+        return answers
+
     def _theta(self, X: ArrayLike) -> Iterator[Tensor]:
         """Gate arguments in double precision, in pieces that fit into memory."""
         check_is_fitted(self, "network_")
         table = numbers_of(self, X)
-        return in_pieces(
-            lambda part: self.network_.gates(self._scaled(table[part])), len(table), self._chunk(table.shape[1])
-        )
+        return self._arguments(lambda part: self._scaled(table[part]), *table.shape)
+
+    def _arguments(self, rows_of: Callable[[slice], Tensor], n: int, features: int) -> Iterator[Tensor]:
+        """Gate arguments of n rows, in pieces that fit into memory."""
+        gates, chunk = self.network_.functions - 1, self._chunk(features)
+        like, size = self.network_.first_parameter, chunk * max(1, 1_000_000 // (gates * chunk))
+        for first in range(0, n, size):
+            theta = torch.empty(min(size, n - first), gates, dtype=like.dtype, device=like.device)
+
+            def fill(part: slice, theta: Tensor = theta, first: int = first) -> None:
+                with torch.inference_mode():
+                    theta[part] = self.network_.gates(rows_of(slice(first + part.start, first + part.stop)))
+
+            _in_pieces(fill, len(theta), chunk)
+            yield theta
 
     def _pieces(self, X: ArrayLike) -> Iterator[Tensor]:
         """Rows as the gates take them, in pieces that fit into memory."""
@@ -457,12 +463,22 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scaled(self, table: np.ndarray) -> Tensor:
         """Rows as the gates take them."""
-        like = next(self.network_.parameters())
+        like = self.network_.first_parameter
         return scaled(table, self.network_.scaling, like.device, like.dtype)
 
     def _trained_classes(self) -> np.ndarray:
         """Classes that rows can have: all but the unknown one."""
         return self.classes_[:-1] if self.rest == "unknown" else self.classes_
+
+
+def _in_pieces(work: Callable[[slice], None], rows: int, chunk: int) -> None:
+    """Do some work on all rows: side by side, pieces keep all threads busy, inside of one there is too little to do."""
+    if rows <= chunk:
+        work(slice(0, rows))
+        return
+    threads = torch.get_num_threads()
+    with few_threads(0):
+        side_by_side(work, rows, chunk, threads)
 
 
 def _as_rows(x: Tensor, labels: np.ndarray, weight: np.ndarray | None, classes: np.ndarray) -> Rows:

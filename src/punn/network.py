@@ -14,9 +14,10 @@ from punn.gates.radii import check_sizes, weighted_mean
 from punn.partition import (
     check_class_of,
     gates_from_probabilities,
+    log_class_probabilities,
     log_class_sums,
     log_partition,
-    log_sigmoid_partition,
+    log_sigmoid_class_probabilities,
 )
 from punn.trace import GateTrace
 
@@ -45,7 +46,7 @@ class Standardize(nn.Module):
         """Standardised features, in x's own precision."""
         # A raw feature may be large and vary little: the difference is taken before digits are lost.
         mean = self.mean
-        return ((x.to(mean) - mean) / self.scale).to(x.dtype)
+        return (x.to(mean) - mean).div_(self.scale).to(x.dtype)
 
 
 class PUNN(nn.Module):
@@ -117,6 +118,12 @@ class PUNN(nn.Module):
         _check_rows(x)
         return self._checked_width(self.gates(x if self.scaling is None else self.scaling(x)), self.functions - 1)
 
+    @property
+    def first_parameter(self) -> Tensor:
+        """Tells device and precision; faster than ``next(self.parameters())``, which counts for a single row."""
+        found = (p for module in self.gates.modules() for p in module._parameters.values() if p is not None)
+        return next(found, self.class_of)
+
     def _checked_width(self, given: Tensor, width: int) -> Tensor:
         if given.ndim == 0 or given.shape[-1] != width:
             raise ValueError(
@@ -137,10 +144,9 @@ class PUNN(nn.Module):
     def log_probabilities(self, theta: Tensor, continued: bool = False) -> Tensor:
         """Log-probability of every class from gate arguments, shape (n, C)."""
         if self.activation.sigmoid:
-            log_h = log_sigmoid_partition(theta)
-        else:
-            log_h = log_partition(*self.activation(theta, continued))
-        return log_class_sums(log_h, self.class_of, self.classes)
+            return log_sigmoid_class_probabilities(theta, self.class_of, self.classes)
+        accept, reject = self.activation(theta, continued)
+        return log_class_probabilities(accept, reject, self.class_of, self.classes)
 
     @torch.no_grad()
     def trace(self, x: Tensor, classes: ArrayLike | None = None) -> GateTrace:

@@ -21,15 +21,25 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from punn.kernels import chain_class_sums, chain_loss, chain_partition, chain_sigmoid_partition, usable
+from punn.kernels import (
+    chain_class_sums,
+    chain_loss,
+    chain_partition,
+    chain_probabilities,
+    chain_sigmoid_partition,
+    chain_sigmoid_probabilities,
+    usable,
+)
 
 __all__ = [
     "check_class_of",
     "couple",
     "gates_from_probabilities",
+    "log_class_probabilities",
     "log_class_sums",
     "log_partition",
     "log_remaining",
+    "log_sigmoid_class_probabilities",
     "log_sigmoid_partition",
     "loss_and_gradient",
     "nll_loss",
@@ -104,6 +114,52 @@ def log_sigmoid_partition(theta: Tensor) -> Tensor:
     if theta.shape[-1] and _without_gradient(theta):
         return chain_sigmoid_partition(_rows(theta)).view(*_functions_of(theta))
     return log_partition(*log_sigmoid_gates(theta))
+
+
+def log_class_probabilities(
+    log_accept: Tensor, log_reject: Tensor, class_of: Tensor, classes: int | None = None
+) -> Tensor:
+    r"""Log of the class probabilities, from the logs of the gates.
+
+    The same as ``log_class_sums`` of ``log_partition``, row by row where nobody asks for a gradient, so that the
+    functions of one row are all that is held at once.
+
+    Arguments:
+        log_accept: :math:`\log q_i`, shape :math:`(*, k - 1)`.
+        log_reject: :math:`\log(1 - q_i)`, same shape.
+        class_of: The class of every function, shape :math:`(k,)`.
+        classes: The number of classes, if it is known.
+
+    Example:
+        >>> q = torch.tensor([0.1, 0.5, 0.2])
+        >>> log_class_probabilities(q.log(), (1 - q).log(), torch.tensor([0, 1, 0, 1])).exp()
+        tensor([0.1900, 0.8100])
+    """
+    classes = int(class_of.max()) + 1 if classes is None else classes
+    same = log_accept.shape == log_reject.shape and log_accept.dtype == log_reject.dtype
+    if same and _in_one_pass(log_accept, class_of, classes) and _without_gradient(log_reject):
+        rows = (_rows(log_accept), _rows(log_reject))
+        return chain_probabilities(*rows, class_of.contiguous(), classes).view(*log_accept.shape[:-1], classes)
+    return log_class_sums(log_partition(log_accept, log_reject), class_of, classes)
+
+
+def log_sigmoid_class_probabilities(theta: Tensor, class_of: Tensor, classes: int | None = None) -> Tensor:
+    r"""Log of the class probabilities of sigmoid gates, from their arguments.
+
+    Arguments:
+        theta: Gate arguments, shape :math:`(*, k - 1)`.
+        class_of: The class of every function, shape :math:`(k,)`.
+        classes: The number of classes, if it is known.
+
+    Example:
+        >>> log_sigmoid_class_probabilities(torch.zeros(3), torch.tensor([0, 1, 0, 1])).exp()
+        tensor([0.6250, 0.3750])
+    """
+    classes = int(class_of.max()) + 1 if classes is None else classes
+    if _in_one_pass(theta, class_of, classes):
+        rows = chain_sigmoid_probabilities(_rows(theta), class_of.contiguous(), classes)
+        return rows.view(*theta.shape[:-1], classes)
+    return log_class_sums(log_sigmoid_partition(theta), class_of, classes)
 
 
 def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) -> Tensor:
@@ -232,7 +288,9 @@ def nll_loss(
         tensor([1.3863, 0.1269])
     """
     parts = _checked_loss_input(theta, target, class_of, weight, reduction)
-    theta, target = _at_least_single(theta), target.long()
+    theta = _at_least_single(theta)
+    if target.dtype != torch.int64:
+        target = target.long()
     scale: Tensor | float = 1.0
     if weight is not None:
         scale = weight.detach().to(theta)[target]
@@ -277,12 +335,19 @@ class _ChainNLL(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
-            return gradient, None, None, None, None
-        return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None
+        # The mark takes as long as a small loss, and is needed only where a second derivative may be asked for.
+        return _once(ctx, grad_loss) if torch.is_grad_enabled() else _scaled_gradient(ctx, grad_loss)
+
+
+def _scaled_gradient(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+    (gradient,) = ctx.saved_tensors
+    if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
+        return gradient, None, None, None, None
+    return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None
+
+
+_once = torch.autograd.function.once_differentiable(_scaled_gradient)
 
 
 def _loss_and_gradient(
@@ -326,6 +391,7 @@ def _several_parts(theta: Tensor, target: Tensor, class_of: Tensor) -> tuple[Ten
 # softplus(x) is x to the last bit of a double from here on; torch's own threshold of 20 is not enough.
 _LINEAR_FROM = 40.0
 _BLOCK = 32
+_HALF = (torch.float16, torch.bfloat16)
 
 
 def log_sigmoid_gates(theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -433,6 +499,11 @@ def _rows(x: Tensor) -> Tensor:
     return x.reshape(x.shape[:-1].numel(), x.shape[-1]).contiguous()
 
 
+def _in_one_pass(gates: Tensor, class_of: Tensor, classes: int) -> bool:
+    """Whether the kernel adds up the functions of a row as it makes them: some class has several."""
+    return 0 < gates.shape[-1] == len(class_of) - 1 >= classes and _without_gradient(gates)
+
+
 def _functions_of(gates: Tensor) -> tuple[int, ...]:
     """The shape of the partition functions that such gates make."""
     return (*gates.shape[:-1], gates.shape[-1] + 1)
@@ -446,4 +517,4 @@ def _without_gradient(*tensors: Tensor) -> bool:
 
 def _at_least_single(x: Tensor) -> Tensor:
     """Half precision is not enough for a chain: at k = 1000 it is wrong by nats."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in _HALF else x

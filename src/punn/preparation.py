@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from punn.building import NETWORKS, SHAPES
+from punn.memory import side_by_side
 from punn.network import Standardize
 from punn.training import Rows, few_threads, take
 
@@ -83,7 +84,7 @@ def ranges_of(X: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
     low, high = X.min(axis=0), X.max(axis=0)
     if before is not None:
         return np.stack([np.minimum(low, before[:, 0]), before[:, 1], np.maximum(high, before[:, 2])], axis=1)
-    middle = np.median(X[:: len(X) // 20_000 + 1], axis=0)
+    middle = np.median(X[:: len(X) // 5_000 + 1], axis=0)
     return np.stack([low, middle, high], axis=1).astype(np.float64)
 
 
@@ -91,16 +92,24 @@ def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, d
     """Rows as the gates take them, made in pieces: a table may take half of the memory."""
 
     def scaled_piece(piece: slice) -> Tensor:
-        rows = torch.from_numpy(np.array(table[piece])).to(device)  # a copy: torch takes no read-only memory
-        return rows if scaling is None else scaling(rows)
+        rows = table[piece]
+        # What stays as it is gets memory of its own, and torch takes none that is read-only or runs backwards.
+        if scaling is None or not (rows.flags.writeable and rows.flags.c_contiguous):
+            rows = np.array(rows)
+        given = torch.from_numpy(rows).to(device)
+        return given if scaling is None else scaling(given)
 
     pieces = _pieces(table)
     if len(pieces) <= 1:
         return scaled_piece(slice(None)).to(dtype)
     x = torch.empty(table.shape, dtype=dtype, device=device)
+
+    def fill(piece: slice) -> None:
+        x[piece] = scaled_piece(piece)
+
+    threads = torch.get_num_threads()
     with few_threads(3.0 * _PIECE):
-        for piece in pieces:
-            x[piece] = scaled_piece(piece)
+        side_by_side(fill, len(table), pieces[0].stop, threads)
     return x
 
 

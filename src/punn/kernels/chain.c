@@ -27,22 +27,37 @@ typedef double four __attribute__((vector_size(32)));
 #define SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
 
 /* Python looks at this first: a library that was left over from another version is not used. */
-int punn_chain_version(void) { return 2; }
+int punn_chain_version(void) { return 3; }
+
+/* exp(x) is 2^n exp(r) with |r| < 0.35. Adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits, from
+ * where it goes into the exponent; the polynomial is off by no more than 3e-9. */
+INLINE float exp_parts(float x, uint32_t *n) {
+    union { float f; uint32_t i; } rounded = {x * 1.44269504f + 12582912.0f};
+    float whole = rounded.f - 12582912.0f;
+    float r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float p = 1.3814467e-3f;
+    p = p * r + 8.368781e-3f;
+    p = p * r + 4.1668393e-2f;
+    p = p * r + 0.1666652f;
+    p = p * r + 0.49999994f;
+    *n = rounded.i;
+    return p * (r * r) + r + 1.0f;
+}
 
 /* exp(x) for x <= 0, to about one unit in the last place; 0 below the smallest normal number. */
 INLINE float exp_float(float x) {
-    float bounded = x < -87.33f ? -87.33f : x;
-    float n = rintf(bounded * 1.44269504f);
-    float r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r * r + r + 1.0f;
-    union { int32_t i; float f; } power = {((int32_t)n + 127) * (1 << 23)};
-    return x < -87.33f ? 0.0f : p * power.f;
+    uint32_t n;
+    union { float f; uint32_t i; } e = {exp_parts(x < -87.33f ? -87.33f : x, &n)};
+    e.i += (n + 24) << 23; /* and back by a product, which has no trouble with the smallest numbers */
+    return x < -87.33f ? 0.0f : e.f * 0x1p-24f;
+}
+
+/* The same where what is below exp(-86) makes no difference, and need not be told from 0. */
+INLINE float exp_roughly_float(float x) {
+    uint32_t n;
+    union { float f; uint32_t i; } e = {exp_parts(x < -86.0f ? -86.0f : x, &n)};
+    e.i += n << 23;
+    return e.f;
 }
 
 INLINE double exp_double(double x) {
@@ -67,6 +82,8 @@ INLINE double exp_double(double x) {
     union { int64_t i; double f; } power = {(shifted.i + 1023) * (1LL << 52)};
     return x < -708.3 ? 0.0 : p * power.f;
 }
+
+INLINE double exp_roughly_double(double x) { return exp_double(x); }
 
 /* log(1 + e) for 0 <= e <= 1, as twice the inverse hyperbolic tangent of e / (2 + e): nothing cancels. */
 INLINE float log1p_float(float e) {
@@ -97,12 +114,24 @@ INLINE double log_from_one(double x) {
     return x == 0 ? -INFINITY : x == x ? value : x;
 }
 
+/* log(1 + p) for p >= 0, of which vectors are made: small p keep their digits. */
+INLINE double log1p_from_zero(double p) {
+    union { double f; int64_t i; } bits = {1 + p}, mantissa;
+    mantissa.i = (bits.i & 0xFFFFFFFFFFFFFLL) | 0x3FF0000000000000LL;
+    int32_t power = p < 1 ? 0 : (int32_t)(bits.i >> 52) - 1023;
+    double value = power * 0.6931471805599453 + log1p_double(p < 1 ? p : mantissa.f - 1);
+    return p == p ? value : p;
+}
+
 #define REAL float
+#define INTEGER int32_t
 #define NAME(name) name##_float
 #include "chain_rows.h"
 #undef REAL
+#undef INTEGER
 #undef NAME
 
 #define REAL double
+#define INTEGER int64_t
 #define NAME(name) name##_double
 #include "chain_rows.h"

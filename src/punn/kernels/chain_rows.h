@@ -2,26 +2,28 @@
 
 INLINE REAL NAME(magnitude)(REAL x) { return x < 0 ? -x : x; }
 
-INLINE double NAME(softplus)(REAL t) { return (t < 0 ? 0 : t) + log1p(exp(-fabs((double)t))); }
-
 INLINE REAL NAME(sigmoid)(REAL t) {
     REAL e = NAME(exp)(-NAME(magnitude)(t)), r = 1 / (1 + e);
     return t < 0 ? e * r : r;
 }
 
 /* Gates that must not take the mass: before the first part of the true class, or between two of its parts.
- * Writes factor * q_j, and returns the sum of -log(1 - q_j) = softplus(theta_j).
+ * Writes factor * q_j, and returns the sum of -log(1 - q_j) = softplus(theta_j), less the log1p of `left`, which
+ * whoever has several such calls takes side by side. Of `room` numbers all may be read and written over, the better to
+ * work on LANES at a time.
  * With e = exp(-|theta|): q is 1 / (1 + e) or e / (1 + e), softplus is max(theta, 0) + log(1 + e), and the product of
  * all (1 + e) less one, p <- p + e (1 + p), keeps the digits of small e that 1 + e would lose. */
-INLINE double NAME(reject)(const REAL *restrict theta, int64_t count, REAL factor, REAL *restrict out) {
+INLINE double NAME(reject)(
+    const REAL *restrict theta, int64_t count, int64_t room, REAL factor, REAL *restrict out, double *left
+) {
     double loss = 0;
+    *left = 0;
     for (int64_t first = 0; first < count; first += BLOCK) {
-        int64_t size = count - first < BLOCK ? count - first : BLOCK;
+        int64_t end = count - first < BLOCK ? count : first + BLOCK;
         double product[LANES] = {0}, hinge[LANES] = {0};
         REAL e[LANES], h[LANES];
-        for (int64_t at = first; at < first + size; at += LANES) {
-            int64_t left = first + size - at;
-            if (left >= LANES) {
+        for (int64_t at = first; at < end; at += LANES) {
+            if (at + LANES <= room) {
                 for (int l = 0; l < LANES; l++) {
                     REAL t = theta[at + l];
                     e[l] = NAME(exp)(-NAME(magnitude)(t));
@@ -29,9 +31,12 @@ INLINE double NAME(reject)(const REAL *restrict theta, int64_t count, REAL facto
                     REAL r = 1 / (1 + e[l]);
                     out[at + l] = factor * (t < 0 ? e[l] * r : r);
                 }
+                INTEGER more = end - at < LANES ? end - at : LANES;
+                if (more < LANES)
+                    for (INTEGER l = 0; l < LANES; l++) e[l] = l < more ? e[l] : 0, h[l] = l < more ? h[l] : 0;
             } else {
                 for (int l = 0; l < LANES; l++) e[l] = h[l] = 0;
-                for (int l = 0; l < left; l++) {
+                for (int64_t l = 0; l < end - at; l++) {
                     REAL t = theta[at + l];
                     e[l] = NAME(exp)(-NAME(magnitude)(t));
                     h[l] = t < 0 ? 0 : t;
@@ -49,62 +54,90 @@ INLINE double NAME(reject)(const REAL *restrict theta, int64_t count, REAL facto
                 hinge[l] += hinge[l + half];
             }
         }
-        loss += hinge[0] + log1p(product[0]);
+        loss += hinge[0] + log1p(*left);
+        *left = product[0];
     }
     return loss;
 }
 
-/* One part: the gates before it must reject, its own must accept, and what comes after it never matters. */
-INLINE double NAME(one_part)(const REAL *theta, int64_t part, int64_t gates, REAL scale, REAL *gradient) {
-    double loss = NAME(reject)(theta, part, scale, gradient);
-    if (part == gates) return loss;
-    gradient[part] = -scale * NAME(sigmoid)(-theta[part]);
-    memset(gradient + part + 1, 0, (gates - part - 1) * sizeof(REAL));
-    return loss + NAME(softplus)(-theta[part]);
+/* -log of what a sigmoid gate takes; of an infinite argument, 0. */
+INLINE double NAME(cost_of_taking)(REAL t) {
+    double e = exp_double(t < 0 ? t : -t);
+    return (t < 0 ? -(double)t : 0) + log1p_double(e);
 }
 
-/* Several parts: forwards the log of each one's mass, backwards q_j times the share of the parts after j.
- * `log_h` has room for as many numbers as there are parts. */
-INLINE double NAME(several_parts)(
-    const REAL *theta, const int64_t *parts, int64_t count, int64_t gates, REAL scale, REAL *gradient, double *log_h
+/* One part: the gates before it must reject, its own must accept, and what comes after it never matters.
+ * Returns the loss, less the log1p of `left` and less what it costs that its own gate, of argument `own`, takes. */
+INLINE double NAME(one_part)(
+    const REAL *theta, int64_t part, int64_t gates, REAL scale, REAL *gradient, double *left, REAL *own
 ) {
-    double taken = 0, top = -INFINITY, total = 0;
+    double loss = NAME(reject)(theta, part, gates, scale, gradient, left);
+    *own = part < gates ? theta[part] : INFINITY;
+    if (part < gates) {
+        gradient[part] = -scale * NAME(sigmoid)(-theta[part]);
+        memset(gradient + part + 1, 0, (gates - part - 1) * sizeof(REAL));
+    }
+    return loss;
+}
+
+/* What a row with several parts writes down on its way, each an array with room for as many numbers as parts. */
+typedef struct {
+    double *before; /* -log of what the gates between a part and the one before it let through */
+    double *take;   /* -log of what its own gate takes */
+    double *pass;   /* -log of what its own gate lets through */
+    double *share;  /* of the class's mass; on the way to it, what the logarithms are taken of */
+} NAME(notes);
+
+/* Several parts: forwards the log of each one's mass, backwards q_j times the share of the parts after j.
+ * All logarithms that the parts' own gates need are taken side by side. */
+INLINE double NAME(several_parts)(
+    const REAL *theta, const int64_t *parts, int64_t count, int64_t gates, REAL scale, REAL *gradient,
+    NAME(notes) notes
+) {
+    double *restrict before = notes.before, *restrict take = notes.take, *restrict pass = notes.pass;
+    double *restrict share = notes.share;
     int64_t at = 0;
+    for (int64_t p = 0; p < count; at = parts[p++] + 1) {
+        before[p] = NAME(reject)(theta + at, parts[p] - at, gates - at, 1, gradient + at, &share[p]);
+        take[p] = parts[p] < gates ? theta[parts[p]] : INFINITY; /* the last function has no gate and takes all */
+    }
     for (int64_t p = 0; p < count; p++) {
-        int64_t part = parts[p];
-        taken += NAME(reject)(theta + at, part - at, 1, gradient + at);
-        log_h[p] = -taken;
-        if (part < gates) {
-            log_h[p] -= NAME(softplus)(-theta[part]);
-            taken += NAME(softplus)(theta[part]);
-        }
-        top = log_h[p] > top ? log_h[p] : top;
-        at = part + 1;
+        double t = take[p], both = log1p_double(exp_double(t < 0 ? t : -t));
+        take[p] = (t < 0 ? -t : 0) + both;
+        pass[p] = (t < 0 ? 0 : t) + both;
+        before[p] += log1p_from_zero(share[p]);
+    }
+    double taken = 0, top = -INFINITY, total = 0, later = 0;
+    for (int64_t p = 0; p < count; p++) {
+        taken += before[p];
+        share[p] = -taken - take[p];
+        if (parts[p] < gates) taken += pass[p];
+        top = share[p] > top ? share[p] : top;
     }
     if (at < gates) memset(gradient + at, 0, (gates - at) * sizeof(REAL));
     /* Nothing at all reaches any part, which takes arguments near the largest number: the first one is the nearest. */
     int lost = top == -INFINITY;
-    for (int64_t p = 0; p < count; p++) total += log_h[p] = lost ? p == 0 : exp(log_h[p] - top);
-    double later = 0;
+    for (int64_t p = 0; p < count; p++) share[p] = lost ? p == 0 : exp_double(share[p] - top);
+    for (int64_t p = 0; p < count; p++) total += share[p];
     for (int64_t p = count - 1; p >= 0; p--) {
-        double mine = log_h[p] / total;
-        int64_t part = parts[p], before = p ? parts[p - 1] + 1 : 0;
+        double mine = share[p] / total;
+        int64_t part = parts[p], first = p ? parts[p - 1] + 1 : 0;
         if (part < gates) {
             gradient[part] = (REAL)(scale * (NAME(sigmoid)(theta[part]) * later - NAME(sigmoid)(-theta[part]) * mine));
         }
         later += mine;
         REAL factor = (REAL)(scale * later);
-        for (int64_t j = before; j < part; j++) gradient[j] *= factor;
+        for (int64_t j = first; j < part; j++) gradient[j] *= factor;
     }
     return lost ? taken : -top - log(total);
 }
 
-/* Loss of every row, or added up over all rows, and its gradient; both times the row's scale, or one for all rows.
+/* Loss of every row, if there is a place for it, their sum, and the gradient, all times the row's scale or one for all.
  * The functions of class c are positions[offsets[c]] to positions[offsets[c + 1] - 1], rising.
  * Returns the first row whose target is no class, rows if there is none, and -1 without memory. */
 FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
     const REAL *theta, int64_t rows, int64_t gates, const int64_t *target, int64_t classes, const int64_t *offsets,
-    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss, int added
+    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss, double *total
 ) {
     int64_t most = 0;
     for (int64_t row = 0; row < rows; row++) {
@@ -112,24 +145,40 @@ FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
         int64_t count = offsets[target[row] + 1] - offsets[target[row]];
         most = count > most ? count : most;
     }
-    double *log_h = malloc((most + 1) * sizeof(double)), total = 0;
-    if (!log_h) return -1;
-    for (int64_t row = 0; row < rows; row++, theta += gates, gradient += gates) {
-        const int64_t *parts = positions + offsets[target[row]];
-        int64_t count = offsets[target[row] + 1] - offsets[target[row]];
-        REAL scale = scales ? scales[row] : (REAL)one_scale;
-        double mine = count == 1 ? NAME(one_part)(theta, parts[0], gates, scale, gradient)
-                                 : NAME(several_parts)(theta, parts, count, gates, scale, gradient, log_h);
-        total += scale * mine;
-        if (!added) loss[row] = (REAL)(scale * mine);
+    double *memory = malloc((4 * most + 1) * sizeof(double));
+    if (!memory) return -1;
+    *total = 0;
+    NAME(notes) notes = {memory, memory + most, memory + 2 * most, memory + 3 * most};
+    for (int64_t first = 0; first < rows; first += LANES) {
+        int64_t end = rows - first < LANES ? rows : first + LANES;
+        double mine[LANES] = {0}, left[LANES] = {0};
+        REAL own[LANES];
+        for (int l = 0; l < LANES; l++) own[l] = INFINITY;
+        for (int64_t row = first; row < end; row++, theta += gates, gradient += gates) {
+            const int64_t *parts = positions + offsets[target[row]];
+            int64_t count = offsets[target[row] + 1] - offsets[target[row]], l = row - first;
+            REAL scale = scales ? scales[row] : (REAL)one_scale;
+            mine[l] = count == 1
+                ? NAME(one_part)(theta, parts[0], gates, scale, gradient, &left[l], &own[l])
+                : NAME(several_parts)(theta, parts, count, gates, scale, gradient, notes);
+        }
+        for (int l = 0; l < LANES; l++) mine[l] += log1p_from_zero(left[l]) + NAME(cost_of_taking)(own[l]);
+        for (int64_t row = first; row < end; row++) {
+            double cost = (scales ? scales[row] : (REAL)one_scale) * mine[row - first];
+            *total += cost;
+            if (loss) loss[row] = (REAL)cost;
+        }
     }
-    if (added) *loss = (REAL)total;
-    free(log_h);
+    free(memory);
     return rows;
 }
 
-/* A running sum that is as good as new at every block: what rounding takes away is kept beside it. */
+/* A running sum of doubles that is as good as new at every block: what rounding takes away is kept beside it. */
 INLINE void NAME(carry)(double *sum, double *rest, double more) {
+    if (sizeof(REAL) < sizeof(double)) {
+        *sum += more;
+        return;
+    }
     double next = *sum + more, part = next - *sum;
     if (isfinite(next)) *rest += (*sum - (next - part)) + (more - part);
     *sum = next;
@@ -161,67 +210,142 @@ INLINE void NAME(add_up)(const REAL *accept, const REAL *reject, double *sum, do
     NAME(carry)(sum, rest, within[0]);
 }
 
-/* Log of the partition functions, (rows, gates + 1); from the arguments of sigmoid gates, or if theta is NULL from
- * the logs of any gates. */
-FOR_EACH_PROCESSOR void NAME(punn_chain_partition)(
-    const REAL *theta, const REAL *accept, const REAL *reject, int64_t rows, int64_t gates, REAL *out
-) {
-    int64_t whole = gates - gates % LANES, left = gates % LANES;
-    for (int64_t row = 0; row < rows; row++, out += gates + 1) {
-        REAL yes[LANES], no[LANES], some[LANES] = {0};
-        const REAL *at = theta ? theta + row * gates : accept + row * gates;
-        const REAL *beside = theta ? NULL : reject + row * gates;
-        double sum = 0, rest = 0;
-        for (int64_t first = 0; first < whole; first += LANES) {
-            if (theta) {
-                NAME(log_gates)(at + first, yes, no);
-                NAME(add_up)(yes, no, &sum, &rest, out + first);
-            } else {
-                NAME(add_up)(at + first, beside + first, &sum, &rest, out + first);
-            }
-        }
-        /* The lanes past the end reject nothing, so the last function is the first of them. */
-        if (theta) {
-            memcpy(some, at + whole, left * sizeof(REAL));
-            NAME(log_gates)(some, yes, no);
-        } else {
-            memcpy(yes, at + whole, left * sizeof(REAL));
-            memcpy(no, beside + whole, left * sizeof(REAL));
-        }
-        for (int64_t l = left; l < LANES; l++) yes[l] = no[l] = 0;
-        NAME(add_up)(yes, no, &sum, &rest, some);
-        memcpy(out + whole, some, (left + 1) * sizeof(REAL));
+/* The first `left` of LANES numbers, and any after them; a copy of fixed length takes a fraction of the time. */
+INLINE void NAME(lanes_at)(const REAL *x, INTEGER left, int roomy, REAL *out) {
+    if (roomy) {
+        memcpy(out, x, LANES * sizeof(REAL));
+    } else {
+        for (INTEGER l = 0; l < LANES; l++) out[l] = l < left ? x[l] : 0;
     }
 }
 
-/* Log of the sum of every class's functions, (rows, classes). Returns -1 without memory. */
-FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
-    const REAL *restrict log_h, int64_t rows, int64_t k, const int64_t *class_of, int64_t classes, REAL *restrict out
+/* Log of the partition functions of one row, gates + 1 of them; from the arguments of sigmoid gates, or if theta is NULL
+ * from the logs of any gates. `roomy`: LANES numbers past the last whole ones may be read, and written over. */
+INLINE void NAME(partition_row)(
+    const REAL *theta, const REAL *accept, const REAL *reject, int64_t gates, int roomy, REAL *restrict out
 ) {
-    REAL *h = malloc(k * sizeof(REAL));
-    double *restrict total = malloc(classes * sizeof(double));
-    /* Parts that take turns (0, 1, ..., 0, 1, ...) need no look at the map, and every turn is a plain vector. */
-    int turns = k % classes == 0;
-    for (int64_t i = 0; i < k && turns; i++) turns = class_of[i] == i % classes;
-    for (int64_t row = 0; row < rows && h && total; row++, log_h += k, out += classes) {
-        for (int64_t c = 0; c < classes; c++) out[c] = -INFINITY, total[c] = 0;
-        if (turns) {
-            for (int64_t i = 0; i < k; i += classes)
-                for (int64_t c = 0; c < classes; c++) out[c] = log_h[i + c] > out[c] ? log_h[i + c] : out[c];
-            for (int64_t i = 0; i < k; i += classes)
-                for (int64_t c = 0; c < classes; c++)
-                    total[c] += NAME(exp)(log_h[i + c] - (out[c] == -INFINITY ? 0 : out[c]));
+    int64_t whole = gates - gates % LANES;
+    INTEGER left = gates % LANES;
+    REAL yes[LANES], no[LANES], last[LANES];
+    double sum = 0, rest = 0;
+    for (int64_t first = 0; first < whole; first += LANES) {
+        if (theta) {
+            NAME(log_gates)(theta + first, yes, no);
+            NAME(add_up)(yes, no, &sum, &rest, out + first);
         } else {
-            for (int64_t i = 0; i < k; i++)
-                out[class_of[i]] = log_h[i] > out[class_of[i]] ? log_h[i] : out[class_of[i]];
-            for (int64_t i = 0; i < k; i++) h[i] = log_h[i] - (out[class_of[i]] == -INFINITY ? 0 : out[class_of[i]]);
-            for (int64_t i = 0; i < k; i++) h[i] = NAME(exp)(h[i]);
-            for (int64_t i = 0; i < k; i++) total[class_of[i]] += h[i];
+            NAME(add_up)(accept + first, reject + first, &sum, &rest, out + first);
         }
-        for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log_from_one(total[c]));
+    }
+    if (theta) {
+        NAME(lanes_at)(theta + whole, left, roomy, last);
+        NAME(log_gates)(last, yes, no);
+    } else {
+        NAME(lanes_at)(accept + whole, left, roomy, yes);
+        NAME(lanes_at)(reject + whole, left, roomy, no);
+    }
+    /* The lanes past the end reject nothing, so the last function is the first of them. */
+    for (INTEGER l = 0; l < LANES; l++) yes[l] = l < left ? yes[l] : 0, no[l] = l < left ? no[l] : 0;
+    NAME(add_up)(yes, no, &sum, &rest, last);
+    if (roomy) {
+        memcpy(out + whole, last, sizeof last);
+    } else {
+        for (INTEGER l = 0; l <= left; l++) out[whole + l] = last[l];
+    }
+}
+
+/* Numbers of a processor's vector, and the answers to a comparison of them. */
+typedef REAL NAME(some) __attribute__((vector_size(32)));
+typedef INTEGER NAME(answers) __attribute__((vector_size(32)));
+
+/* In every lane the largest of the numbers at x, x + step, ..., as far as they are before `end`. */
+INLINE void NAME(largest)(const REAL *x, int64_t step, const REAL *end, REAL *out) {
+    NAME(some) top[LANES * sizeof(REAL) / 32], next;
+    memcpy(top, x, sizeof top);
+    for (x += step; x < end; x += step) {
+        for (size_t i = 0; i < sizeof top / sizeof next; i++) {
+            memcpy(&next, x + i * (sizeof next / sizeof *x), sizeof next);
+            NAME(answers) larger = next > top[i];
+            top[i] = (NAME(some))(((NAME(answers))next & larger) | ((NAME(answers))top[i] & ~larger));
+        }
+    }
+    memcpy(out, top, sizeof top);
+}
+
+/* Log of the sums of one row's functions that take turns, 0, 1, ..., 0, 1, ...: LANES classes at a time. What a lane past
+ * the last class reads is of no use and not kept, but LANES numbers past the end of log_h must be there to be read. */
+INLINE void NAME(sums_by_turns)(const REAL *restrict log_h, int64_t k, int64_t classes, REAL *restrict out) {
+    for (int64_t c = 0; c < classes; c += LANES) {
+        REAL top[LANES], shift[LANES], e[LANES], result[LANES];
+        double sums[LANES];
+        four total[LANES / 4] = {{0}};
+        NAME(largest)(log_h + c, classes, log_h + k, top);
+        for (int l = 0; l < LANES; l++) shift[l] = top[l] == -INFINITY ? 0 : top[l];
+        for (const REAL *h = log_h + c; h < log_h + k; h += classes) {
+            for (int l = 0; l < LANES; l++) e[l] = NAME(exp_roughly)(h[l] - shift[l]);
+            for (int i = 0; i < LANES / 4; i++) total[i] += (four){e[4 * i], e[4 * i + 1], e[4 * i + 2], e[4 * i + 3]};
+        }
+        memcpy(sums, total, sizeof sums);
+        for (int l = 0; l < LANES; l++) result[l] = (REAL)(top[l] + log_from_one(sums[l]));
+        memcpy(out + c, result, (classes - c < LANES ? classes - c : LANES) * sizeof(REAL));
+    }
+}
+
+/* The same for any map; `h` has room for k numbers, `total` for one per class. */
+INLINE void NAME(sums_by_map)(
+    const REAL *restrict log_h, int64_t k, const int64_t *class_of, int64_t classes, REAL *restrict h,
+    double *restrict total, REAL *restrict out
+) {
+    for (int64_t c = 0; c < classes; c++) out[c] = -INFINITY, total[c] = 0;
+    for (int64_t i = 0; i < k; i++) out[class_of[i]] = log_h[i] > out[class_of[i]] ? log_h[i] : out[class_of[i]];
+    for (int64_t i = 0; i < k; i++) h[i] = log_h[i] - (out[class_of[i]] == -INFINITY ? 0 : out[class_of[i]]);
+    for (int64_t i = 0; i < k; i++) h[i] = NAME(exp)(h[i]);
+    for (int64_t i = 0; i < k; i++) total[class_of[i]] += h[i];
+    for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log_from_one(total[c]));
+}
+
+/* Log of the partition functions, (rows, gates + 1); from theta, or if it is NULL from accept and reject. */
+FOR_EACH_PROCESSOR int64_t NAME(punn_chain_partition)(
+    const REAL *theta, const REAL *accept, const REAL *reject, int64_t rows, int64_t gates, REAL *out
+) {
+    for (int64_t row = 0; row < rows; row++, out += gates + 1) {
+        int roomy = (rows - row) * gates - gates + gates % LANES >= LANES;
+        if (theta) {
+            NAME(partition_row)(theta + row * gates, NULL, NULL, gates, roomy, out);
+        } else {
+            NAME(partition_row)(NULL, accept + row * gates, reject + row * gates, gates, roomy, out);
+        }
+    }
+    return rows;
+}
+
+/* Log of the sum of every class's functions, (rows, classes): of the functions that theta, or accept and reject, make,
+ * or if all are NULL of log_h. Returns -1 without memory. */
+FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
+    const REAL *theta, const REAL *accept, const REAL *reject, const REAL *log_h, int64_t rows, int64_t k,
+    const int64_t *class_of, int64_t classes, REAL *out
+) {
+    /* Calloc: lanes past the end of a row read numbers, though nobody wants them. */
+    REAL *row_h = calloc(2 * k + LANES, sizeof(REAL)), *h = row_h ? row_h + k + LANES : NULL;
+    double *total = malloc(classes * sizeof(double));
+    int64_t gates = k - 1, turns = k % classes == 0;
+    for (int64_t i = 0; i < k && turns; i++) turns = class_of[i] == i % classes;
+    for (int64_t row = 0; row < rows && h && total; row++, out += classes) {
+        int roomy = (rows - row) * gates - gates + gates % LANES >= LANES;
+        if (theta) {
+            NAME(partition_row)(theta + row * gates, NULL, NULL, gates, roomy, row_h);
+        } else if (accept) {
+            NAME(partition_row)(NULL, accept + row * gates, reject + row * gates, gates, roomy, row_h);
+        } else {
+            memcpy(row_h, log_h + row * k, k * sizeof(REAL));
+        }
+        if (turns) {
+            NAME(sums_by_turns)(row_h, k, classes, out);
+        } else {
+            NAME(sums_by_map)(row_h, k, class_of, classes, h, total, out);
+        }
     }
     int64_t answer = h && total ? rows : -1;
-    free(h);
+    free(row_h);
     free(total);
     return answer;
 }
