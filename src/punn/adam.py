@@ -54,8 +54,8 @@ class Adam:
         self._bind()
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
-        """Move along the gradient that backward has left, and forget it."""
+    def step(self, learning_rate: float, forget: bool = True) -> None:
+        """Move along the gradient that backward has left, and forget it, unless the next one is written over it."""
         self.steps += 1
         if self.decay is not None:
             self.weights.addcmul_(self.weights, self.decay, value=-learning_rate)
@@ -75,7 +75,8 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-        self.gradient.zero_()
+        if forget:
+            self.gradient.zero_()
 
     def copy(self, number: int) -> dict[str, Tensor]:
         """The parameters of one copy, by name."""

@@ -93,8 +93,18 @@ class ByHand:
         return None if layers is None else cls(objective, ReLUNetwork(layers))
 
     @torch.inference_mode()
-    def __call__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, share: float = 1.0) -> Tensor:
-        """The mean loss of some rows; adds their gradient, times their share in a batch, to that of the parameters."""
+    def __call__(
+        self, x: Tensor, y: Tensor, weight: Tensor | None = None, share: float = 1.0, add: bool = True
+    ) -> Tensor:
+        """The mean loss of some rows; their gradient, times their share in a batch, goes to the parameters.
+
+        Arguments:
+            x: Rows.
+            y: Their classes.
+            weight: How much each counts.
+            share: How much they count in their batch.
+            add: Whether their gradient is added to the one that the parameters have.
+        """
         objective = self.objective
         theta = self.network.forward(x)
         scale = share / len(x) if weight is None else weight * (share / weight.sum())
@@ -102,5 +112,5 @@ class ByHand:
             loss, slope = softmax_loss(theta, objective.place[y], scale, objective.label_smoothing)
         else:
             loss, slope = loss_and_gradient(theta, y, objective.network.class_of, scale)
-        self.network.backward(slope)
+        self.network.backward(slope, add)
         return loss if share == 1 else loss / share

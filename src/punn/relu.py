@@ -32,7 +32,7 @@ class Layer(NamedTuple):
 class ReLUNetwork:
     """Linear layers with ReLU between them, of one network, or of several that read the same rows.
 
-    It works on the parameters where they are, and adds to the gradients that they have.
+    It works on the parameters where they are, and writes to the gradients that they have, or adds to them.
 
     Arguments:
         parameters: Weight and bias of every layer: (after, before) and (after,), or (networks, after, before) and
@@ -75,21 +75,33 @@ class ReLUNetwork:
             u = torch.baddbmm(layer.bias, u, layer.weight.mT)
         return u.squeeze(-1).T
 
-    def backward(self, slope: Tensor) -> None:
-        """Add to the gradients, by the gradient with respect to what :meth:`forward` gave last."""
+    def backward(self, slope: Tensor, add: bool = True) -> None:
+        """Write the gradients, by the gradient with respect to what :meth:`forward` gave last.
+
+        Arguments:
+            slope: What :meth:`forward` gave is to change by this, same shape.
+            add: Whether they are added to what is there; otherwise that is never read, which saves a pass over it.
+        """
         first, *later = self.layers
         several = self.networks > 1 and len(later) > 0
         if several:
             slope = slope.T.unsqueeze(-1)  # (networks, n, 1)
         for layer, given in zip(reversed(later), reversed(self.given), strict=False):
-            add_product = layer.weight_gradient.baddbmm_ if several else layer.weight_gradient.addmm_
-            add_product(slope.mT, given)
-            layer.bias_gradient.add_(slope.sum(-2, keepdim=True))
+            _gradients(layer, slope, given, add)
             slope = torch.ops.aten.threshold_backward(slope @ layer.weight, given, 0)
         if several:
             slope = slope.transpose(0, 1).flatten(1)
-        first.weight_gradient.addmm_(slope.T, self.given[0])
-        first.bias_gradient.add_(slope.sum(0, keepdim=True))
+        _gradients(first, slope, self.given[0], add)
+
+
+def _gradients(layer: Layer, slope: Tensor, given: Tensor, add: bool) -> None:
+    """Of one layer: slopes of what it gave, (..., n, after), and what it was given, (..., n, before)."""
+    add_product = layer.weight_gradient.baddbmm_ if slope.ndim == 3 else layer.weight_gradient.addmm_
+    add_product(slope.mT, given, beta=int(add))
+    if add:
+        layer.bias_gradient.add_(slope.sum(-2, keepdim=True))
+    else:
+        torch.sum(slope, -2, keepdim=True, out=layer.bias_gradient)
 
 
 def layers_of(gates: nn.Module) -> list[Pair] | None:

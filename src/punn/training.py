@@ -261,10 +261,10 @@ def _losses(state: State, rows: Rows) -> Tensor:
     return losses
 
 
-def _backward(state: State, piece: Piece) -> Tensor:
+def _backward(state: State, piece: Piece, first: bool) -> Tensor:
     """Leave the gradient of a piece with the parameters; the loss of every copy."""
     if state.by_hand is not None:
-        return state.by_hand(*piece.rows, piece.share)
+        return state.by_hand(*piece.rows, piece.share, add=not first)
     losses = _losses(state, piece.rows)
     # A sum needs no gradient to begin with: given one, torch loads its compiler to compare shapes.
     (losses.sum() if piece.share == 1 else piece.share * losses.sum()).backward()
@@ -281,10 +281,11 @@ def _epoch(state: State, steps: Iterable[tuple[float, list[Piece]]], n: int, tea
     """One pass over n rows; the mean loss of every copy."""
     total = torch.zeros_like(state.best_score)
     for rate, pieces in steps:
-        for piece in pieces:
-            total.add_(_backward(state, piece), alpha=piece.rows.n / n)
+        for number, piece in enumerate(pieces):
+            total.add_(_backward(state, piece, first=number == 0), alpha=piece.rows.n / n)
         team.sum(state.adam.gradient)
-        state.adam.step(rate)
+        # By hand, the first piece of the next step is written over the gradient; a step without any must find none.
+        state.adam.step(rate, forget=state.by_hand is None or team.size > 1)
         if state.average is not None:
             state.average.lerp_(state.adam.weights.detach(), _MEMORY / (state.adam.steps + _MEMORY - 1))
     team.sum(total)

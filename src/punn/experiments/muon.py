@@ -30,16 +30,18 @@ class Muon(Adam):
         self._keep_size()
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
-        """Move along the gradient that backward has left, and forget it."""
-        before, gradient = self.weights.clone(), self.gradient.clone()
-        super().step(learning_rate)
-        vectors = (self.weights, before, gradient, self.mean)
+    def step(self, learning_rate: float, forget: bool = True) -> None:
+        """Move along the gradient that backward has left, and forget it, unless the next one is written over it."""
+        before = self.weights.clone()
+        super().step(learning_rate, forget=False)
+        vectors = (self.weights, before, self.gradient, self.mean)
         for blocks in zip(*map(self._blocks, vectors), strict=True):
             if blocks[0][0].ndim == 4:
                 kernel, old, new, mean = (block[0].flatten(1) for _, block in blocks)
                 ahead = new.lerp(mean, self.betas[0])  # Nesterov's momentum
                 kernel.copy_(old).add_(orthogonal(ahead), alpha=-learning_rate * self.kernel_rate)
+        if forget:
+            self.gradient.zero_()
         self._keep_size()
 
     @torch.no_grad()
