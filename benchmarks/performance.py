@@ -134,7 +134,8 @@ def ratios(one: dict, several: dict) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for what, pair in both.items():
-        bound = "" if pair[0]["bound"] is None else f"{pair[0]['bound']:.1f}"
+        bounds = [result["bound"] for result in pair if result["bound"] is not None]
+        bound = f"{bounds[0]:.1f}" if bounds else ""
         lines.append(f"| {what} | `{pair[0]['peer']}` | {' | '.join(map(_ratio, pair))} | {bound} |")
     return "\n".join(lines) + "\n"
 

@@ -287,8 +287,9 @@ def nll_loss(
         >>> nll_loss(theta, torch.tensor([2, 0]), reduction="none")
         tensor([1.3863, 0.1269])
     """
-    parts = _checked_loss_input(theta, target, class_of, weight, reduction)
     theta = _at_least_single(theta)
+    in_c = usable(theta)
+    parts = _checked_loss_input(theta, target, class_of, weight, reduction, in_c)
     if target.dtype != torch.int64:
         target = target.long()
     scale: Tensor | float = 1.0
@@ -296,7 +297,7 @@ def nll_loss(
         scale = weight.detach().to(theta)[target]
     if reduction == "mean":
         scale = 1 / max(1, target.numel()) if isinstance(scale, float) else scale / scale.sum()
-    loss: Tensor = _ChainNLL.apply(theta, target, parts, scale, reduction != "none")  # type: ignore[no-untyped-call]
+    loss: Tensor = _ChainNLL.apply(theta, target, parts, scale, reduction != "none", in_c)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -322,15 +323,18 @@ def loss_and_gradient(theta: Tensor, target: Tensor, class_of: Tensor, scale: Te
         >>> loss_and_gradient(torch.zeros(1, 1), torch.tensor([0]), torch.tensor([0, 1]), 1.0)
         (tensor(0.6931), tensor([[-0.5000]]))
     """
-    return _loss_and_gradient(theta, target, _parts_of(class_of, theta.shape[-1] + 1, theta.device), scale, True)
+    parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
+    return _loss_and_gradient(theta, target, parts, scale, True, usable(theta))
 
 
 class _ChainNLL(torch.autograd.Function):
     """Loss and gradient together: one pass over theta serves both."""
 
     @staticmethod
-    def forward(ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool) -> Tensor:
-        loss, gradient = _loss_and_gradient(theta, target, parts, scale, reduced)
+    def forward(
+        ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool, in_c: bool
+    ) -> Tensor:
+        loss, gradient = _loss_and_gradient(theta, target, parts, scale, reduced, in_c)
         ctx.save_for_backward(gradient)
         return loss
 
@@ -343,18 +347,18 @@ class _ChainNLL(torch.autograd.Function):
 def _scaled_gradient(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
     (gradient,) = ctx.saved_tensors
     if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
-        return gradient, None, None, None, None
-    return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None
+        return gradient, None, None, None, None, None
+    return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None, None
 
 
 _once = torch.autograd.function.once_differentiable(_scaled_gradient)
 
 
 def _loss_and_gradient(
-    theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool
+    theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool, in_c: bool
 ) -> tuple[Tensor, Tensor]:
     """Loss of every row, or their sum, and its gradient, both times the scale."""
-    if usable(theta):
+    if in_c:
         return chain_loss(theta, target, parts.offsets, parts.positions, scale, reduced)
     # With one part each, the position in the chain is all that counts.
     if len(parts.offsets) > len(parts.positions):
@@ -431,6 +435,7 @@ def _checked_loss_input(
     class_of: Tensor | Sequence[int] | None,
     weight: Tensor | None,
     reduction: str,
+    in_c: bool,
 ) -> _Parts:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
@@ -448,7 +453,7 @@ def _checked_loss_input(
     parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
     classes = len(parts.offsets) - 1
     # The kernel looks at every target by itself.
-    if not usable(theta) and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
+    if not in_c and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
         raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {target.min()} to {target.max()}")
     if weight is not None and weight.shape != (classes,):
         raise ValueError(f"weight must hold one number per class, shape ({classes},), got {tuple(weight.shape)}")
