@@ -29,9 +29,9 @@ Each of our operations beside a named peer. Both run in turns in one process, ou
 is that of the medians, so below 1 we are faster, and the quartiles are those of the ratios of neighbours. Once with
 one thread, once with all {threads} of the machine, torch {torch}, threads that sleep while they wait
 (`OMP_WAIT_POLICY=passive`, as in `make`). One thread is the stricter column for small tensors: with more, the peers
-pay for waking a thread, which our own C functions never do. The machine is a small virtual one, and ratios differ from
-run to run by about as much as the quartiles show. A bar is what we set out to reach; where it is missed, the table
-says so.
+pay for waking a thread, which our own C functions do for large ones only. The machine is a small virtual one, and
+ratios differ from run to run by about as much as the quartiles show. A bar is what we set out to reach; where it is
+missed, the table says so.
 
 ```bash
 make bench                                          # all pairs, printed
@@ -66,27 +66,34 @@ TRIED = """\
 
 - **The loss.** Eager operators with the gradient in closed form took 2.3 to 3.1 times `cross_entropy`, the compiled
   masked form 1.6 to 1.9. A C function that is built at installation takes one exponential per gate for loss and
-  gradient together, one logarithm per 512 gates, and nothing past a row's own class. Without a compiler the operators
-  do the same work, and the tests run both.
+  gradient together, one logarithm per 512 gates, and nothing past a row's own class. Logarithms that rows or parts
+  need one of each are taken side by side, in vectors. Many rows are divided between threads that wait for work; to
+  start a thread for every call took as long as a loss. Without a compiler the operators do the same work, and the
+  tests run both.
 - **Small losses.** At 100 functions and 64 rows, all but a few microseconds go into Python and autograd: an empty
-  autograd function alone takes 0.8 of `cross_entropy`. Fewer views and conversions per call took 0.2 off the ratio;
-  filling the last lanes of a row up to a whole vector gained nothing.
+  autograd function alone takes 0.9 of `cross_entropy`. Fewer views, checks and conversions per call took 0.2 off the
+  ratio.
 - **Separate gates.** The first layer of all gates is one product of full width, later ones are batched products, and
   a single gate is a plain network. With one thread and wide layers both sides spend their time in the same products,
   so the ratio cannot be as small as with many narrow gates.
-- **A step of training.** Parameters and gradients are views of two vectors, so that the operator behind torch's Adam
-  takes them all in one pass, a third of the time of single operators. Small steps run on one thread: waking another
-  costs more than it does.
+- **A step of training.** ReLU networks and their loss are gone through by hand, forwards and backwards, without
+  autograd: that took the fit of 1,000 x 2 from 1.05 to 0.65 of `MLPClassifier`, of separate gates from 1.1 to 0.6.
+  Gradients are written over the last ones, not added to zeros. Parameters and gradients are views of two vectors, so
+  that the operator behind torch's Adam takes them all in one pass, a third of the time of single operators. Small
+  steps run on one thread: waking another costs more than it does.
 - **A fit of many rows.** Scaling in pieces that a cache holds, instead of 65,536 rows at once, halved the time of a
-  fit of MNIST; taking a batch with `index_select` takes half as long as with square brackets. What remains beside
-  `MLPClassifier` is work that it does not do: scaling in double precision, and the coverage and range of all rows.
-- **Predictions.** Many rows are taken in pieces that a cache holds, side by side in as many threads as there are.
+  fit of MNIST; taking a batch with `index_select` takes half as long as with square brackets. Coverage, which needs
+  all rows in double precision, is counted side by side in all threads.
+- **Predictions.** Many rows are taken in pieces that a cache holds, side by side in as many threads as there are,
+  exponentials included. Smaller pieces fit the cache better, and lose more by waiting for Python's lock than they gain.
   Backward passes begin at a sum: given a gradient to begin with, torch loads its compiler at the first one, a second.
-- **Class sums.** A million numbers and more are divided between threads. A logarithm that compiles to vectors instead
-  of the library's took a sixth of their time off; what remains with many parts per class is a second exponential for
-  every function.
+- **Class sums.** The functions of a row are added up as soon as they are made, while a cache holds them, which took a
+  fifth off. Exponentials with a polynomial of degree 6, fitted to the interval, and exponents put together as integers
+  took another fifth. Sums relative to a class's first function instead of its largest would spare a pass and cost
+  digits.
 - **Three seeds together.** The MNIST study trains three seeds of every order. All their gates in one module do the
-  same products as one after another, which is where the time goes, so it gains little and the study does not offer it.
+  same products as one after another, and gain little. A run per core at a time, each with one thread, gains nearly
+  all that the cores have, which is what `--jobs` of `punn reproduce` does.
 """
 
 
