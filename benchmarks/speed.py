@@ -39,7 +39,11 @@ Run = Callable[[], object]
 
 
 class Pair(NamedTuple):
-    """Ours, the peer's, and the ratio that we want to stay below; a bound of None is for comparison only."""
+    """Ours, the peer's, and the ratio that we want to stay below; a bound of None is for comparison only.
+
+    A pause between runs lets threads fall asleep: those of numpy's products spin for a while after the last one, on a
+    core that the next run wants.
+    """
 
     what: str
     peer: str
@@ -47,6 +51,7 @@ class Pair(NamedTuple):
     theirs: Run
     bound: float | None
     seconds: float = 2.0
+    pause: float = 0.0
 
 
 def loss_pairs() -> Iterator[Pair]:
@@ -188,7 +193,10 @@ def predict_pairs() -> Iterator[Pair]:
         for rows in (x[:1], many):
             pair = (lambda m=ours, r=rows: m.predict_proba(r)), (lambda m=theirs, r=rows: m.predict_proba(r))
             what = f"predict_proba, {len(rows):,} row{'s' * (len(rows) > 1)}, gates={gates!r}"
-            yield Pair(what, "MLPClassifier.predict_proba", *pair, 1.0 if gates == "shared" else None)
+            bound = 1.0 if gates == "shared" else None
+            yield Pair(
+                what, "MLPClassifier.predict_proba", *pair, bound, pause=0.1 if len(rows) > 1 else 0.0, seconds=6
+            )
 
 
 def restart_pairs() -> Iterator[Pair]:
@@ -247,6 +255,13 @@ GROUPS = {
 }
 
 
+def seconds_of(run: Run, pause: float) -> float:
+    time.sleep(pause)
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
 def measure(pair: Pair, most: int = 1000) -> dict:
     """Medians of both in seconds, their ratio, and the quartiles of the ratios of neighbours."""
     for _ in range(2):
@@ -254,11 +269,7 @@ def measure(pair: Pair, most: int = 1000) -> dict:
     times: list[tuple[float, float]] = []
     end = time.perf_counter() + pair.seconds
     while len(times) < 5 or (time.perf_counter() < end and len(times) < most):
-        start = time.perf_counter()
-        pair.ours()
-        middle = time.perf_counter()
-        pair.theirs()
-        times.append((middle - start, time.perf_counter() - middle))
+        times.append((seconds_of(pair.ours, pair.pause), seconds_of(pair.theirs, pair.pause)))
     ours, theirs = (statistics.median(column) for column in zip(*times, strict=True))
     low, _, high = statistics.quantiles([a / b for a, b in times], n=4)
     return {

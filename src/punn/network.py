@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from numpy.typing import ArrayLike
@@ -121,8 +121,7 @@ class PUNN(nn.Module):
     @property
     def first_parameter(self) -> Tensor:
         """Tells device and precision; faster than ``next(self.parameters())``, which counts for a single row."""
-        found = (p for module in self.gates.modules() for p in module._parameters.values() if p is not None)
-        return next(found, self.class_of)
+        return next(_parameters(self.gates), self.class_of)
 
     def _checked_width(self, given: Tensor, width: int) -> Tensor:
         if given.ndim == 0 or given.shape[-1] != width:
@@ -247,6 +246,13 @@ class PUNNHead(nn.Module):
     def trace(self, features: Tensor, classes: ArrayLike | None = None) -> GateTrace:
         """How every probability is formed, gate by gate; classes are their names, shape (classes,)."""
         return self.punn.trace(features, classes)
+
+
+def _parameters(module: nn.Module) -> Iterator[Tensor]:
+    yield from (parameter for parameter in module._parameters.values() if parameter is not None)
+    for child in module._modules.values():
+        if child is not None:
+            yield from _parameters(child)
 
 
 def _gates_of(gates: nn.Module) -> int:
