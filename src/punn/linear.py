@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from punn.gates import SeparateMLP, Shared
@@ -115,6 +114,8 @@ def _logistic(
         return None
     # Newton's method finds the very optimum, so that a rounding in the data stays a rounding in the model.
     exact = len(rows) <= _FEW and classes * rows.shape[1] <= _FEW
+    from sklearn.linear_model import LogisticRegression  # takes as long to load as all of punn
+
     solver = LogisticRegression(solver="newton-cholesky", tol=1e-8) if exact else LogisticRegression()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # near the best is near enough

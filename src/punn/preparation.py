@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
-from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 from punn.building import NETWORKS, SHAPES
@@ -129,6 +127,8 @@ def parts_of_rows(rows: Rows, class_of: list[int], rng: np.random.RandomState) -
         if len(own) == 1 or len(mine) <= len(own):
             part[mine] = own[torch.arange(len(mine)) % len(own)]
             continue
+        from sklearn.cluster import KMeans  # takes a while to load, and hardly anybody needs it
+
         some = mine[:: len(mine) // 5000 + 1]
         weight = None if rows.weight is None else rows.weight[some].cpu().numpy()
         with warnings.catch_warnings():
@@ -150,6 +150,8 @@ def unknown_label(classes: np.ndarray) -> Any:
 
 def hold_out(rows: Rows, fraction: float, rng: np.random.RandomState) -> tuple[Rows, Rows | None]:
     """Rows to learn from, with every class among them, and rows to judge by, in the same proportions."""
+    from sklearn.model_selection import train_test_split  # not loaded by whoever only predicts
+
     counts = torch.bincount(rows.y)
     # A class with a single row stays where it is learned from.
     candidates = (counts[rows.y] > 1).nonzero().squeeze(-1).cpu().numpy()
