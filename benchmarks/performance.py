@@ -157,8 +157,8 @@ def spinning_section(spinning: dict) -> str:
     """The losses where waiting threads spin."""
     lines = [
         "Where waiting threads spin instead of sleeping, which is what torch does unless it is told otherwise, the",
-        "peer gains from its second thread, while ours, which is none of torch's, has to share a core with it. The same",
-        "losses then, with the same bars:\n",
+        "peer gains from its second thread, while ours, which is none of torch's, has to share a core with it.",
+        "The same losses then, with the same bars:\n",
         f"| what | {spinning['threads']} threads that spin | at most |",
         "| --- | --- | --- |",
         *(f"| {r['what']} | {_ratio(r)} | {r['bound']:.1f} |" for r in spinning["results"]),
