@@ -19,7 +19,12 @@ NAMES = ("synthetic", "density", "shapes", "mnist", "cifar100")
 def reproduce(
     study: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}, or all.", metavar="STUDY")],
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds; else as many as the study has.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, each in a process of its own.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Runs at a time, each in a process of its own; fastest with one per core, but for cifar100."
+        ),
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Where the study's folder is made; else results, or results-quick.")
     ] = None,
