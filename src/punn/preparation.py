@@ -102,8 +102,11 @@ def scaled(table: np.ndarray, scaling: nn.Module | None, device: torch.device, d
         return scaled_piece(slice(None)).to(dtype)
     x = torch.empty(table.shape, dtype=dtype, device=device)
 
+    inference = torch.is_inference_mode_enabled()  # which other threads do not know of
+
     def fill(piece: slice) -> None:
-        x[piece] = scaled_piece(piece)
+        with torch.inference_mode(inference):
+            x[piece] = scaled_piece(piece)
 
     threads = torch.get_num_threads()
     with few_threads(3.0 * _PIECE):
