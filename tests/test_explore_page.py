@@ -164,23 +164,24 @@ class TestRow:
         width.fill("1,9")
         field(explore, "petal length").fill("5.5")
         check = explore.locator(".control", has_text="petal width")
+        message = check.locator(".message")
         until(explore, lambda: winner(explore) == "virginica")
         assert float(slider(explore, "petal width").input_value()) == pytest.approx(1.9, abs=0.02)
         settled(explore)
         before = probabilities(explore)
         width.fill("wide")
-        assert check.locator(".message").inner_text() == "expected a number, got wide"
+        until(explore, lambda: message.inner_text() == "expected a number, got wide")
         assert "bad" in check.locator(".field").first.get_attribute("class")
         width.fill("")
-        assert check.locator(".message").inner_text() == "expected a number"
+        until(explore, lambda: message.inner_text() == "expected a number")
         settled(explore)
         assert probabilities(explore) == before
         width.fill("9")
-        assert check.locator(".message").inner_text() == "beyond the training data"
+        until(explore, lambda: message.inner_text() == "beyond the training data")
         explore.wait_for_selector("#verdict .note")
         assert "petal width" in explore.locator("#verdict .note").inner_text()
         width.fill("1.9")
-        assert check.locator(".message").inner_text() == ""
+        until(explore, lambda: message.inner_text() == "")
 
     def test_presets(self, explore, model):
         explore.locator("#next").click()
