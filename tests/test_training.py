@@ -1,6 +1,7 @@
 """The loop does what it says."""
 
 import math
+import threading
 
 import pytest
 import torch
@@ -156,6 +157,24 @@ def test_threads_come_back():
 
     with pytest.raises(RuntimeError, match="on purpose"):
         fail()
+    assert torch.get_num_threads() == before
+
+
+def test_threads_come_back_whoever_leaves_first():
+    before, entered, leave = torch.get_num_threads(), threading.Event(), threading.Event()
+
+    def other():
+        with few_threads(1.0):
+            entered.set()
+            leave.wait(60)
+
+    worker = threading.Thread(target=other)
+    with few_threads(1.0):
+        worker.start()
+        entered.wait(60)
+    assert torch.get_num_threads() == before
+    leave.set()
+    worker.join()
     assert torch.get_num_threads() == before
 
 

@@ -387,7 +387,7 @@ def take(rows: Rows, index: Tensor | slice) -> Rows:
 
 
 class _Threads:
-    """How many fits ask for few threads, and what to go back to after the last of them."""
+    """How many fits ask for few threads, and what the last of them goes back to."""
 
     lock = Lock()
     users = 0
@@ -396,19 +396,22 @@ class _Threads:
 
 @contextmanager
 def few_threads(flops: float) -> Iterator[None]:
-    """One thread while every step is small work: waking the others would cost more than they do."""
+    """One thread while every step is small work: waking the others would cost more than they do.
+
+    torch counts for every thread of Python by itself, and for new ones goes by who set a number last.
+    """
     if flops > 2e7:
         yield
         return
     with _Threads.lock:
+        mine = torch.get_num_threads()
         if _Threads.users == 0:
-            _Threads.before = torch.get_num_threads()
-            torch.set_num_threads(1)
+            _Threads.before = mine
         _Threads.users += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
         with _Threads.lock:
             _Threads.users -= 1
-            if _Threads.users == 0:
-                torch.set_num_threads(_Threads.before)
+            torch.set_num_threads(mine if _Threads.users else _Threads.before)
