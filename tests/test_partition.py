@@ -239,6 +239,18 @@ def test_class_probabilities_want_logs_of_one_shape():
         log_class_probabilities(torch.zeros(2, 3), torch.zeros(2, 2), torch.tensor([0, 1, 0, 1]))
 
 
+def test_maps_of_any_integers_are_taken_and_wrong_ones_refused():
+    theta = torch.randn(3, 3)
+    for class_of in (torch.tensor([0, 1, 0, 1], dtype=torch.int32), torch.tensor([0, 9, 1, 9, 0, 9, 1, 9])[::2]):
+        expected = log_class_sums(log_partition(*log_sigmoid_gates(theta.double())), class_of.long())
+        log_p = log_sigmoid_class_probabilities(theta, class_of)
+        torch.testing.assert_close(log_p.double(), expected, rtol=1e-5, atol=1e-5)
+    # C would read and write elsewhere; operators look at what they are given by themselves.
+    for wrong in ([0, 1, -1, 1], [0, 2, 0, 2]) if kernels.usable(theta) else ():
+        with pytest.raises(ValueError, match="class"):
+            log_sigmoid_class_probabilities(theta, torch.tensor(wrong))
+
+
 def test_class_sums_pass_gradcheck():
     class_of = torch.tensor([2, 0, 2, 1, 0, 2])
     log_h = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)

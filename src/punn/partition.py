@@ -139,7 +139,7 @@ def log_class_probabilities(
     same = log_accept.shape == log_reject.shape and log_accept.dtype == log_reject.dtype
     if same and _in_one_pass(log_accept, class_of, classes) and _without_gradient(log_reject):
         rows = (_rows(log_accept), _rows(log_reject))
-        return chain_probabilities(*rows, class_of.contiguous(), classes).view(*log_accept.shape[:-1], classes)
+        return chain_probabilities(*rows, *_checked_map(class_of, log_accept, 1)).view(*log_accept.shape[:-1], classes)
     return log_class_sums(log_partition(log_accept, log_reject), class_of, classes)
 
 
@@ -157,8 +157,8 @@ def log_sigmoid_class_probabilities(theta: Tensor, class_of: Tensor, classes: in
     """
     classes = int(class_of.max()) + 1 if classes is None else classes
     if _in_one_pass(theta, class_of, classes):
-        rows = chain_sigmoid_probabilities(_rows(theta), class_of.contiguous(), classes)
-        return rows.view(*theta.shape[:-1], classes)
+        log_p = chain_sigmoid_probabilities(_rows(theta), *_checked_map(class_of, theta, 1))
+        return log_p.view(*theta.shape[:-1], log_p.shape[-1])
     return log_class_sums(log_sigmoid_partition(theta), class_of, classes)
 
 
@@ -190,8 +190,7 @@ def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) 
     if classes == class_of.shape[-1]:
         return log_h[..., class_of.argsort()]
     if _without_gradient(log_h):
-        class_of = class_of.contiguous()
-        return chain_class_sums(_rows(log_h), class_of, classes).view(*log_h.shape[:-1], classes)
+        return chain_class_sums(_rows(log_h), *_checked_map(class_of, log_h)).view(*log_h.shape[:-1], classes)
     index = class_of.expand(log_h.shape)
     shape = (*log_h.shape[:-1], classes)
     top = torch.full(shape, -torch.inf, dtype=log_h.dtype, device=log_h.device)
@@ -507,6 +506,12 @@ def _rows(x: Tensor) -> Tensor:
 def _in_one_pass(gates: Tensor, class_of: Tensor, classes: int) -> bool:
     """Whether the kernel adds up the functions of a row as it makes them: some class has several."""
     return 0 < gates.shape[-1] == len(class_of) - 1 >= classes and _without_gradient(gates)
+
+
+def _checked_map(class_of: Tensor, given: Tensor, more: int = 0) -> tuple[Tensor, int]:
+    """The class of every function as the kernels read it, who trust it, and the number of classes."""
+    parts = _parts_of(class_of, given.shape[-1] + more, given.device)
+    return parts.class_of.contiguous(), len(parts.offsets) - 1
 
 
 def _functions_of(gates: Tensor) -> tuple[int, ...]:

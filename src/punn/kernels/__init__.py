@@ -35,7 +35,7 @@ _LOSS = [_POINTER, _COUNT, _COUNT, _POINTER, _COUNT, *[_POINTER] * 3, ctypes.c_d
 _PARTITION = [*[_POINTER] * 3, _COUNT, _COUNT, _POINTER]
 _CLASS_SUMS = [*[_POINTER] * 4, _COUNT, _COUNT, _POINTER, _COUNT, _POINTER]
 
-# Numbers that keep a thread busy for longer than it takes to start it.
+# Numbers that keep a thread busy for longer than it takes to wake it.
 _WORTH_A_THREAD = 250_000
 
 
