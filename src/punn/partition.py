@@ -94,7 +94,7 @@ def log_partition(log_accept: Tensor, log_reject: Tensor) -> Tensor:
         )
     log_accept, log_reject = _at_least_single(log_accept), _at_least_single(log_reject)
     if _without_gradient(log_accept, log_reject) and log_accept.dtype == log_reject.dtype:
-        return chain_partition(_rows(log_accept), _rows(log_reject)).view(*_functions_of(log_accept))
+        return _in_batches(chain_partition(_rows(log_accept), _rows(log_reject)), log_accept)
     return log_remaining(log_reject) + F.pad(log_accept, (0, 1))
 
 
@@ -112,7 +112,7 @@ def log_sigmoid_partition(theta: Tensor) -> Tensor:
     """
     theta = _at_least_single(theta)
     if theta.shape[-1] and _without_gradient(theta):
-        return chain_sigmoid_partition(_rows(theta)).view(*_functions_of(theta))
+        return _in_batches(chain_sigmoid_partition(_rows(theta)), theta)
     return log_partition(*log_sigmoid_gates(theta))
 
 
@@ -139,7 +139,7 @@ def log_class_probabilities(
     same = log_accept.shape == log_reject.shape and log_accept.dtype == log_reject.dtype
     if same and _in_one_pass(log_accept, class_of, classes) and _without_gradient(log_reject):
         rows = (_rows(log_accept), _rows(log_reject))
-        return chain_probabilities(*rows, *_checked_map(class_of, log_accept, 1)).view(*log_accept.shape[:-1], classes)
+        return _in_batches(chain_probabilities(*rows, *_checked_map(class_of, log_accept, 1)), log_accept)
     return log_class_sums(log_partition(log_accept, log_reject), class_of, classes)
 
 
@@ -157,8 +157,7 @@ def log_sigmoid_class_probabilities(theta: Tensor, class_of: Tensor, classes: in
     """
     classes = int(class_of.max()) + 1 if classes is None else classes
     if _in_one_pass(theta, class_of, classes):
-        log_p = chain_sigmoid_probabilities(_rows(theta), *_checked_map(class_of, theta, 1))
-        return log_p.view(*theta.shape[:-1], log_p.shape[-1])
+        return _in_batches(chain_sigmoid_probabilities(_rows(theta), *_checked_map(class_of, theta, 1)), theta)
     return log_class_sums(log_sigmoid_partition(theta), class_of, classes)
 
 
@@ -190,7 +189,7 @@ def log_class_sums(log_h: Tensor, class_of: Tensor, classes: int | None = None) 
     if classes == class_of.shape[-1]:
         return log_h[..., class_of.argsort()]
     if _without_gradient(log_h):
-        return chain_class_sums(_rows(log_h), *_checked_map(class_of, log_h)).view(*log_h.shape[:-1], classes)
+        return _in_batches(chain_class_sums(_rows(log_h), *_checked_map(class_of, log_h)), log_h)
     index = class_of.expand(log_h.shape)
     shape = (*log_h.shape[:-1], classes)
     top = torch.full(shape, -torch.inf, dtype=log_h.dtype, device=log_h.device)
@@ -296,7 +295,8 @@ def nll_loss(
         scale = weight.detach().to(theta)[target]
     if reduction == "mean":
         scale = 1 / max(1, target.numel()) if isinstance(scale, float) else scale / scale.sum()
-    loss: Tensor = _ChainNLL.apply(theta, target, parts, scale, reduction != "none", in_c)  # type: ignore[no-untyped-call]
+    rows = _Rows(target, parts, scale, reduction != "none", in_c)
+    loss: Tensor = _ChainNLL.apply(theta, rows)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -307,6 +307,16 @@ class _Parts(NamedTuple):
     positions: Tensor  # the functions, class by class, (k,)
     offsets: Tensor  # where the positions of every class begin, (C + 1,)
     in_order: bool  # one function per class, in the order of the classes
+
+
+class _Rows(NamedTuple):
+    """What the loss of given gate arguments depends on."""
+
+    target: Tensor  # (*)
+    parts: _Parts
+    scale: Tensor | float  # of every row, (*), or of all
+    added: bool  # one loss, or one for every row
+    in_c: bool  # whether the kernel does it
 
 
 def loss_and_gradient(theta: Tensor, target: Tensor, class_of: Tensor, scale: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -323,17 +333,15 @@ def loss_and_gradient(theta: Tensor, target: Tensor, class_of: Tensor, scale: Te
         (tensor(0.6931), tensor([[-0.5000]]))
     """
     parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
-    return _loss_and_gradient(theta, target, parts, scale, True, usable(theta))
+    return _loss_and_gradient(theta, _Rows(target, parts, scale, True, usable(theta)))
 
 
 class _ChainNLL(torch.autograd.Function):
     """Loss and gradient together: one pass over theta serves both."""
 
     @staticmethod
-    def forward(
-        ctx: Any, theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool, in_c: bool
-    ) -> Tensor:
-        loss, gradient = _loss_and_gradient(theta, target, parts, scale, reduced, in_c)
+    def forward(ctx: Any, theta: Tensor, rows: _Rows) -> Tensor:
+        loss, gradient = _loss_and_gradient(theta, rows)
         ctx.save_for_backward(gradient)
         return loss
 
@@ -346,19 +354,18 @@ class _ChainNLL(torch.autograd.Function):
 def _scaled_gradient(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
     (gradient,) = ctx.saved_tensors
     if grad_loss.ndim == 0 and grad_loss.item() == 1:  # a loss that ends here: spare a pass over all gates
-        return gradient, None, None, None, None, None
-    return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None, None, None, None, None
+        return gradient, None
+    return gradient * (grad_loss.unsqueeze(-1) if grad_loss.ndim else grad_loss), None
 
 
 _once = torch.autograd.function.once_differentiable(_scaled_gradient)
 
 
-def _loss_and_gradient(
-    theta: Tensor, target: Tensor, parts: _Parts, scale: Tensor | float, reduced: bool, in_c: bool
-) -> tuple[Tensor, Tensor]:
+def _loss_and_gradient(theta: Tensor, rows: _Rows) -> tuple[Tensor, Tensor]:
     """Loss of every row, or their sum, and its gradient, both times the scale."""
+    target, parts, scale, added, in_c = rows
     if in_c:
-        return chain_loss(theta, target, parts.offsets, parts.positions, scale, reduced)
+        return chain_loss(theta, target, parts.offsets, parts.positions, scale, added)
     # With one part each, the position in the chain is all that counts.
     if len(parts.offsets) > len(parts.positions):
         loss, gradient = _one_part(theta, parts.positions[target])
@@ -366,7 +373,7 @@ def _loss_and_gradient(
         loss, gradient = _several_parts(theta, target, parts.class_of)
     loss = loss * scale
     gradient = gradient * (scale.unsqueeze(-1) if isinstance(scale, Tensor) else scale)
-    return loss.sum() if reduced else loss, gradient
+    return loss.sum() if added else loss, gradient
 
 
 def _one_part(theta: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -440,17 +447,17 @@ def _checked_loss_input(
         raise ValueError(f"reduction must be 'mean', 'sum' or 'none', got {reduction!r}")
     if not theta.is_floating_point():
         raise TypeError(f"theta must be a floating point tensor, got {theta.dtype}")
-    if theta.ndim == 0 or theta.shape[-1] == 0:
+    *batch, gates = theta.shape or (0,)
+    if gates == 0:
         raise ValueError(f"theta must have at least one gate in its last dimension, got shape {tuple(theta.shape)}")
     if target.dtype.is_floating_point or target.dtype == torch.bool:
         raise TypeError(f"target must hold classes as integers, got {target.dtype}; use target.long()")
-    if target.shape != theta.shape[:-1]:
+    if [*target.shape] != batch:
         raise ValueError(
-            "target must have one class per row of theta, "
-            f"expected shape {tuple(theta.shape[:-1])}, got {tuple(target.shape)}"
+            f"target must have one class per row of theta, expected shape {tuple(batch)}, got {tuple(target.shape)}"
         )
-    parts = _parts_of(class_of, theta.shape[-1] + 1, theta.device)
-    classes = len(parts.offsets) - 1
+    parts = _parts_of(class_of, gates + 1, theta.device)
+    classes = parts.offsets.shape[0] - 1
     # The kernel looks at every target by itself.
     if not in_c and target.numel() and (int(target.min()) < 0 or int(target.max()) >= classes):
         raise ValueError(f"target must hold classes from 0 to {classes - 1}, got {target.min()} to {target.max()}")
@@ -468,13 +475,13 @@ def _parts_of(class_of: Tensor | Sequence[int] | None, functions: int, device: t
         return _one_part_each(functions, device)
     key = class_of if isinstance(class_of, Tensor) else torch.as_tensor(class_of)
     parts: _Parts
-    version, parts = _known_parts.get(key, (None, None))
-    if version != key._version or len(key) != functions or parts.class_of.device != device:
+    looked_at, parts = _known_parts.get(key, (None, None))
+    if looked_at != (key._version, functions, device):
         checked = check_class_of(key, functions).to(device)
         offsets = F.pad(torch.bincount(checked).cumsum(0), (1, 0))
         in_order = len(offsets) > functions and bool((checked.diff() == 1).all())
         parts = _Parts(checked, checked.argsort(stable=True), offsets, in_order)
-        _known_parts[key] = (key._version, parts)
+        _known_parts[key] = ((key._version, functions, device), parts)
     return parts
 
 
@@ -500,23 +507,23 @@ def _cumsum(x: Tensor) -> Tensor:
 
 def _rows(x: Tensor) -> Tensor:
     """All leading dimensions as one, in one piece of memory."""
-    return x.reshape(x.shape[:-1].numel(), x.shape[-1]).contiguous()
+    return (x if x.ndim == 2 else x.reshape(x.shape[:-1].numel(), x.shape[-1])).contiguous()
+
+
+def _in_batches(rows: Tensor, given: Tensor) -> Tensor:
+    """The rows in the leading dimensions of what they were made from."""
+    return rows if given.ndim == 2 else rows.view(*given.shape[:-1], rows.shape[-1])
 
 
 def _in_one_pass(gates: Tensor, class_of: Tensor, classes: int) -> bool:
     """Whether the kernel adds up the functions of a row as it makes them: some class has several."""
-    return 0 < gates.shape[-1] == len(class_of) - 1 >= classes and _without_gradient(gates)
+    return 0 < gates.shape[-1] == class_of.numel() - 1 >= classes and _without_gradient(gates)
 
 
 def _checked_map(class_of: Tensor, given: Tensor, more: int = 0) -> tuple[Tensor, int]:
     """The class of every function as the kernels read it, who trust it, and the number of classes."""
     parts = _parts_of(class_of, given.shape[-1] + more, given.device)
-    return parts.class_of.contiguous(), len(parts.offsets) - 1
-
-
-def _functions_of(gates: Tensor) -> tuple[int, ...]:
-    """The shape of the partition functions that such gates make."""
-    return (*gates.shape[:-1], gates.shape[-1] + 1)
+    return parts.class_of.contiguous(), parts.offsets.shape[0] - 1
 
 
 def _without_gradient(*tensors: Tensor) -> bool:

@@ -27,7 +27,7 @@ typedef double four __attribute__((vector_size(32)));
 #define SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
 
 /* Python looks at this first: a library that was left over from another version is not used. */
-int punn_chain_version(void) { return 3; }
+int punn_chain_version(void) { return 4; }
 
 /* exp(x) is 2^n exp(r) with |r| < 0.35. Adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits, from
  * where it goes into the exponent; the polynomial is off by no more than 3e-9. */
@@ -121,6 +121,43 @@ INLINE double log1p_from_zero(double p) {
     int32_t power = p < 1 ? 0 : (int32_t)(bits.i >> 52) - 1023;
     double value = power * 0.6931471805599453 + log1p_double(p < 1 ? p : mantissa.f - 1);
     return p == p ? value : p;
+}
+
+/* Works on rows from first to before end of a job; 0 if there was no memory for it. */
+typedef int stripe(const void *job, int64_t first, int64_t end);
+
+/* What threads share that work on a job: each takes the next `size` rows until there are none. */
+typedef struct {
+    stripe *work;
+    const void *job;
+    int64_t rows, size, next;
+    int done;
+} shared;
+
+static void take_stripes(void *memory) {
+    shared *all = memory;
+    for (;;) {
+        int64_t first = __atomic_fetch_add(&all->next, all->size, __ATOMIC_RELAXED);
+        if (first >= all->rows) return;
+        int64_t end = all->rows - first < all->size ? all->rows : first + all->size;
+        if (!all->work(all->job, first, end)) __atomic_store_n(&all->done, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* The threads are those of the OpenMP that torch has brought along, if there is one: threads of our own would have to
+ * share the cores with torch's, which go on spinning for a while when they have nothing to do. */
+#ifdef __linux__
+extern void GOMP_parallel(void (*work)(void *), void *memory, unsigned threads, unsigned flags) __attribute__((weak));
+#else
+#define GOMP_parallel ((void (*)(void (*)(void *), void *, unsigned, unsigned))0)
+#endif
+
+/* All rows, in stripes small enough that no thread is left with much more than the others. */
+static int in_stripes(stripe *work, const void *job, int64_t rows, int64_t threads) {
+    if (threads < 2 || !GOMP_parallel) return work(job, 0, rows);
+    shared all = {work, job, rows, (rows - 1) / (4 * threads) + 1, 0, 1};
+    GOMP_parallel(take_stripes, &all, (unsigned)threads, 0);
+    return all.done;
 }
 
 #define REAL float

@@ -132,12 +132,53 @@ INLINE double NAME(several_parts)(
     return lost ? taken : -top - log(total);
 }
 
-/* Loss of every row, if there is a place for it, their sum, and the gradient, all times the row's scale or one for all.
+typedef struct {
+    const REAL *theta;
+    int64_t gates;
+    const int64_t *target, *offsets, *positions;
+    const REAL *scales;
+    REAL one_scale;
+    int64_t most; /* parts of a class */
+    REAL *gradient;
+    double *loss;
+} NAME(loss_job);
+
+FOR_EACH_PROCESSOR static int NAME(loss_of_rows)(const void *of, int64_t from, int64_t to) {
+    const NAME(loss_job) job = *(const NAME(loss_job) *)of;
+    double *memory = malloc((4 * job.most + 1) * sizeof(double));
+    if (!memory) return 0;
+    NAME(notes) notes = {memory, memory + job.most, memory + 2 * job.most, memory + 3 * job.most};
+    const REAL *theta = job.theta + from * job.gates;
+    REAL *gradient = job.gradient + from * job.gates;
+    for (int64_t first = from; first < to; first += LANES) {
+        int64_t end = to - first < LANES ? to : first + LANES;
+        double left[LANES] = {0}, rest[LANES];
+        REAL own[LANES];
+        for (int l = 0; l < LANES; l++) own[l] = INFINITY;
+        for (int64_t row = first; row < end; row++, theta += job.gates, gradient += job.gates) {
+            const int64_t *parts = job.positions + job.offsets[job.target[row]];
+            int64_t count = job.offsets[job.target[row] + 1] - job.offsets[job.target[row]], l = row - first;
+            REAL scale = job.scales ? job.scales[row] : job.one_scale;
+            job.loss[row] = count == 1
+                ? NAME(one_part)(theta, parts[0], job.gates, scale, gradient, &left[l], &own[l])
+                : NAME(several_parts)(theta, parts, count, job.gates, scale, gradient, notes);
+        }
+        for (int l = 0; l < LANES; l++) rest[l] = log1p_from_zero(left[l]) + NAME(cost_of_taking)(own[l]);
+        for (int64_t row = first; row < end; row++) {
+            job.loss[row] = (job.scales ? job.scales[row] : job.one_scale) * (job.loss[row] + rest[row - first]);
+        }
+    }
+    free(memory);
+    return 1;
+}
+
+/* Loss of every row, or all of them added up, and the gradient, all times the row's scale or one for all.
  * The functions of class c are positions[offsets[c]] to positions[offsets[c + 1] - 1], rising.
  * Returns the first row whose target is no class, rows if there is none, and -1 without memory. */
-FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
+int64_t NAME(punn_chain_loss)(
     const REAL *theta, int64_t rows, int64_t gates, const int64_t *target, int64_t classes, const int64_t *offsets,
-    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss, double *total
+    const int64_t *positions, const REAL *scales, double one_scale, REAL *gradient, REAL *loss, int64_t added,
+    int64_t threads
 ) {
     int64_t most = 0;
     for (int64_t row = 0; row < rows; row++) {
@@ -145,32 +186,17 @@ FOR_EACH_PROCESSOR int64_t NAME(punn_chain_loss)(
         int64_t count = offsets[target[row] + 1] - offsets[target[row]];
         most = count > most ? count : most;
     }
-    double *memory = malloc((4 * most + 1) * sizeof(double));
-    if (!memory) return -1;
-    *total = 0;
-    NAME(notes) notes = {memory, memory + most, memory + 2 * most, memory + 3 * most};
-    for (int64_t first = 0; first < rows; first += LANES) {
-        int64_t end = rows - first < LANES ? rows : first + LANES;
-        double mine[LANES] = {0}, left[LANES] = {0};
-        REAL own[LANES];
-        for (int l = 0; l < LANES; l++) own[l] = INFINITY;
-        for (int64_t row = first; row < end; row++, theta += gates, gradient += gates) {
-            const int64_t *parts = positions + offsets[target[row]];
-            int64_t count = offsets[target[row] + 1] - offsets[target[row]], l = row - first;
-            REAL scale = scales ? scales[row] : (REAL)one_scale;
-            mine[l] = count == 1
-                ? NAME(one_part)(theta, parts[0], gates, scale, gradient, &left[l], &own[l])
-                : NAME(several_parts)(theta, parts, count, gates, scale, gradient, notes);
-        }
-        for (int l = 0; l < LANES; l++) mine[l] += log1p_from_zero(left[l]) + NAME(cost_of_taking)(own[l]);
-        for (int64_t row = first; row < end; row++) {
-            double cost = (scales ? scales[row] : (REAL)one_scale) * mine[row - first];
-            *total += cost;
-            if (loss) loss[row] = (REAL)cost;
-        }
+    double *losses = malloc((rows + 1) * sizeof(double));
+    NAME(loss_job) job = {theta, gates, target, offsets, positions, scales, (REAL)one_scale, most, gradient, losses};
+    int done = losses && in_stripes(NAME(loss_of_rows), &job, rows, threads);
+    double total = 0;
+    for (int64_t row = 0; row < rows && done; row++) {
+        total += losses[row];
+        if (!added) loss[row] = (REAL)losses[row];
     }
-    free(memory);
-    return rows;
+    if (added) *loss = (REAL)total;
+    free(losses);
+    return done ? rows : -1;
 }
 
 /* A running sum of doubles that is as good as new at every block: what rounding takes away is kept beside it. */
@@ -303,49 +329,71 @@ INLINE void NAME(sums_by_map)(
     for (int64_t c = 0; c < classes; c++) out[c] = (REAL)(out[c] + log_from_one(total[c]));
 }
 
-/* Log of the partition functions, (rows, gates + 1); from theta, or if it is NULL from accept and reject. */
-FOR_EACH_PROCESSOR int64_t NAME(punn_chain_partition)(
-    const REAL *theta, const REAL *accept, const REAL *reject, int64_t rows, int64_t gates, REAL *out
+/* What is known of every row, one of three: arguments of sigmoid gates, logs of what any gates accept and reject, or
+ * logs of the functions themselves. */
+typedef struct {
+    const REAL *theta, *accept, *reject, *log_h;
+    int64_t k;
+    const int64_t *class_of;
+    int64_t classes, turns;
+    REAL *out;
+} NAME(job);
+
+/* Log of the partition functions of row `row` of those before `end`, of which other threads may be at work on the next. */
+INLINE void NAME(functions_of_row)(const NAME(job) *job, int64_t row, int64_t end, REAL *out) {
+    int64_t gates = job->k - 1, at = row * gates;
+    int roomy = (end - row) * gates - gates + gates % LANES >= LANES;
+    if (job->theta) {
+        NAME(partition_row)(job->theta + at, NULL, NULL, gates, roomy, out);
+    } else if (job->accept) {
+        NAME(partition_row)(NULL, job->accept + at, job->reject + at, gates, roomy, out);
+    } else {
+        memcpy(out, job->log_h + row * job->k, job->k * sizeof(REAL));
+    }
+}
+
+FOR_EACH_PROCESSOR static int NAME(partition_of_rows)(const void *of, int64_t first, int64_t end) {
+    const NAME(job) *job = of;
+    for (int64_t row = first; row < end; row++) NAME(functions_of_row)(job, row, end, job->out + row * job->k);
+    return 1;
+}
+
+/* Log of the partition functions, (rows, k); from theta, or if it is NULL from accept and reject. */
+int64_t NAME(punn_chain_partition)(
+    const REAL *theta, const REAL *accept, const REAL *reject, int64_t rows, int64_t k, REAL *out, int64_t threads
 ) {
-    for (int64_t row = 0; row < rows; row++, out += gates + 1) {
-        int roomy = (rows - row) * gates - gates + gates % LANES >= LANES;
-        if (theta) {
-            NAME(partition_row)(theta + row * gates, NULL, NULL, gates, roomy, out);
+    NAME(job) job = {theta, accept, reject, NULL, k, NULL, 0, 0, out};
+    return in_stripes(NAME(partition_of_rows), &job, rows, threads) ? rows : -1;
+}
+
+FOR_EACH_PROCESSOR static int NAME(class_sums_of_rows)(const void *of, int64_t first, int64_t end) {
+    const NAME(job) *job = of;
+    int64_t k = job->k, classes = job->classes;
+    /* Calloc: lanes past the end of a row read numbers, though nobody wants them. */
+    REAL *row_h = calloc(2 * k + LANES, sizeof(REAL)), *h = row_h ? row_h + k + LANES : NULL;
+    double *total = malloc(classes * sizeof(double));
+    for (int64_t row = first; row < end && h && total; row++) {
+        NAME(functions_of_row)(job, row, end, row_h);
+        if (job->turns) {
+            NAME(sums_by_turns)(row_h, k, classes, job->out + row * classes);
         } else {
-            NAME(partition_row)(NULL, accept + row * gates, reject + row * gates, gates, roomy, out);
+            NAME(sums_by_map)(row_h, k, job->class_of, classes, h, total, job->out + row * classes);
         }
     }
-    return rows;
+    int done = h && total;
+    free(row_h);
+    free(total);
+    return done;
 }
 
 /* Log of the sum of every class's functions, (rows, classes): of the functions that theta, or accept and reject, make,
  * or if all are NULL of log_h. Returns -1 without memory. */
-FOR_EACH_PROCESSOR int64_t NAME(punn_chain_class_sums)(
+int64_t NAME(punn_chain_class_sums)(
     const REAL *theta, const REAL *accept, const REAL *reject, const REAL *log_h, int64_t rows, int64_t k,
-    const int64_t *class_of, int64_t classes, REAL *out
+    const int64_t *class_of, int64_t classes, REAL *out, int64_t threads
 ) {
-    /* Calloc: lanes past the end of a row read numbers, though nobody wants them. */
-    REAL *row_h = calloc(2 * k + LANES, sizeof(REAL)), *h = row_h ? row_h + k + LANES : NULL;
-    double *total = malloc(classes * sizeof(double));
-    int64_t gates = k - 1, turns = k % classes == 0;
+    int64_t turns = k % classes == 0;
     for (int64_t i = 0; i < k && turns; i++) turns = class_of[i] == i % classes;
-    for (int64_t row = 0; row < rows && h && total; row++, out += classes) {
-        int roomy = (rows - row) * gates - gates + gates % LANES >= LANES;
-        if (theta) {
-            NAME(partition_row)(theta + row * gates, NULL, NULL, gates, roomy, row_h);
-        } else if (accept) {
-            NAME(partition_row)(NULL, accept + row * gates, reject + row * gates, gates, roomy, row_h);
-        } else {
-            memcpy(row_h, log_h + row * k, k * sizeof(REAL));
-        }
-        if (turns) {
-            NAME(sums_by_turns)(row_h, k, classes, out);
-        } else {
-            NAME(sums_by_map)(row_h, k, class_of, classes, h, total, out);
-        }
-    }
-    int64_t answer = h && total ? rows : -1;
-    free(row_h);
-    free(total);
-    return answer;
+    NAME(job) job = {theta, accept, reject, log_h, k, class_of, classes, turns, out};
+    return in_stripes(NAME(class_sums_of_rows), &job, rows, threads) ? rows : -1;
 }
