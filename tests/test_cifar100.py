@@ -34,13 +34,14 @@ def test_sizes_are_within_the_papers():
     assert sizes["softmax"] >= 0.98 * max(sizes.values())
 
 
-def test_models_differ_in_their_heads_alone():
+def test_models_differ_in_their_heads_and_the_features_that_these_see():
     bodies = []
     for task in full_tasks().values():
         network = cifar100.network_of(task, pictures(task))
         assert network.gates.coupled == (task.model != "uncoupled")
-        bodies.append([tuple(p.shape) for p in network.gates.backbone.parameters()])
-        others = {k: v for k, v in task.configuration.items() if k not in ("parts", "coupled")}
+        assert network.gates.backbone[-1].out_features == task.configuration["features"]
+        bodies.append([tuple(p.shape) for p in network.gates.backbone[:-1].parameters()])
+        others = {k: v for k, v in task.configuration.items() if k not in ("parts", "coupled", "features")}
         assert others == cifar100.SETTINGS
     assert bodies[0] == bodies[1] == bodies[2]
 

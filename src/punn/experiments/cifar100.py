@@ -2,8 +2,8 @@
 
 Three networks of one body, see :func:`punn.experiments.convolution.body`, trained in one and the same way: with
 the paper's gates (uncoupled), with coupled ones, and with softmax. Softmax is a coupled head with one function per
-class, which is the same function of the features. The last layer sees so few features that 2,000
-functions cost hardly more parameters than 100 classes.
+class, which is the same function of the features. It has fewer parameters for them, and gets as many more features
+from the body's last layer as make up for it.
 
 Pictures are mirrored and moved, small ones come first. A test picture is judged together with its mirror image, and
 with both of them moved by a pixel. No setting is chosen by the test pictures: step sizes are those of published
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["STUDY", "network_of", "pictures_of"]
 
-#: The head of every model: functions per class, and whether gates are coupled.
-HEADS = {"uncoupled": (20, False), "coupled": (20, True), "softmax": (1, True)}
+#: The head of every model: functions per class, whether gates are coupled, and the features it sees.
+HEADS = {"uncoupled": (20, False, 384), "coupled": (20, True, 384), "softmax": (1, True, 1884)}
 
 SETTINGS: dict[str, Any] = {
     "widths": [64, 256, 384],
-    "features": 52,
-    "sides": [16, 16, 20, 20, 20, 24, 24, 32, 32, 32],
+    "sides": [16, 16, 20, 20, 20, 24, 24, 24, 28, 28, 32, 32, 32, 32],
     "batch_size": 500,
     "learning_rate": 0.005,
     "kernel_rate": 20.0,
@@ -44,7 +43,7 @@ SETTINGS: dict[str, Any] = {
     "label_smoothing": 0.1,
     "shift": 2,
 }
-QUICK: dict[str, Any] = {"widths": [8, 8, 16], "features": 8, "sides": [12, 16], "batch_size": 100}
+QUICK: dict[str, Any] = {"widths": [8, 8, 16], "sides": [12, 16], "batch_size": 100}
 
 # The paper's softmax, which the coupled head is to exceed, and how far parameters may be apart.
 SOFTMAX_BAR = CIFAR100["softmax"]["accuracy"]
@@ -57,9 +56,9 @@ def tasks(seeds: int, quick: bool) -> list[Task]:
     settings = {**SETTINGS, **(QUICK if quick else {})}
     dataset = "digits" if quick else "cifar100"
     return [
-        Task(model, dataset, seed, {**settings, "parts": parts, "coupled": coupled})
+        Task(model, dataset, seed, {**settings, "parts": parts, "coupled": coupled, "features": features})
         for seed in range(seeds)
-        for model, (parts, coupled) in HEADS.items()
+        for model, (parts, coupled, features) in HEADS.items()
     ]
 
 

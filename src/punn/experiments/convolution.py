@@ -36,12 +36,15 @@ class Whitening(nn.Module):
 
 
 class Block(nn.Module):
-    """Three convolutions, the first halves the side, the other two add to what it gives."""
+    """Three convolutions, the first halves the side, the other two add to what it gives.
+
+    As they start, they hand every channel on as it is; what channels they have beyond that are random mixtures.
+    """
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
         widths = [channels, width, width, width]
-        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairwise(widths))
+        self.convolutions = nn.ModuleList(_convolution(*pair) for pair in pairwise(widths))
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,6 +53,12 @@ class Block(nn.Module):
         x = gelu(self.norms[0](max_pool2d(first(x), 2)))
         more: Tensor = self.norms[2](third(gelu(self.norms[1](second(x)))))
         return gelu(more + x)
+
+
+def _convolution(channels: int, width: int) -> nn.Conv2d:
+    convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+    nn.init.dirac_(convolution.weight.data[:channels])
+    return convolution
 
 
 def body(x: Tensor, widths: Sequence[int], features: int) -> nn.Sequential:
