@@ -114,9 +114,16 @@ def runs(**accuracies):
 def test_table_tells_what_was_met():
     text = cifar100.table(runs(uncoupled=[70.6, 71.0], coupled=[72.0, 72.2], softmax=[72.0, 72.1]))
     lines = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
-    assert "70.80 ± 0.28 | better (+0.15) | met |" in lines["uncoupled"]
-    assert "72.10 ± 0.14 | better (+1.45) | met |" in lines["coupled"]
+    assert "70.80 ± 0.28 | better (+0.15) | 2 | met |" in lines["uncoupled"]
+    assert "72.10 ± 0.14 | better (+1.45) | 2 | met |" in lines["coupled"]
     assert "each other: yes" in text
+
+
+def test_a_table_of_the_first_runs_leaves_open_what_it_cannot_tell():
+    text = cifar100.table(runs(uncoupled=[70.8], coupled=[72.0]))
+    assert "70.80 | better (+0.15) | 1 | met |" in text
+    assert "72.00 | better (+1.35) | 1 | - |" in text
+    assert "| softmax" not in text
 
 
 @pytest.mark.parametrize("coupled", [71.7, 72.0])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from punn import training
 from punn.cli import app
 from punn.cli.reproduce import NAMES
-from punn.experiments import MNIST_BEST, STUDIES, Task, density, mnist, reproduce, shapes, synthetic
+from punn.experiments import MNIST_BEST, STUDIES, Task, cifar100, density, mnist, reproduce, shapes, synthetic
 from punn.experiments.paper import MNIST, SHAPES, SYNTHETIC
 from punn.experiments.study import markdown, mean_and_deviation, stored_runs, verdict
 
@@ -77,6 +77,19 @@ def test_a_stopped_study_goes_on_with_the_missing_runs(tmp_path):
     again, calls = count(synthetic.STUDY)
     reproduce(again, tmp_path, seeds=1, quick=True, stream=io.StringIO())
     assert not calls
+
+
+def test_the_table_of_a_growing_study_is_there_after_its_first_run(tmp_path):
+    def stopped(task, checkpoint, loud):
+        if task.model == "coupled":
+            raise KeyboardInterrupt
+        return {"parameters": 1, "accuracy": 71.0, "log_loss": 1.0}
+
+    half, _ = count(cifar100.STUDY, run=stopped)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(half, tmp_path, seeds=1, quick=True, stream=io.StringIO())
+    table = (tmp_path / "cifar100" / "table.md").read_text()
+    assert re.findall(r"^\| (\w+) \|.* 71\.00 .* 1 \| met \|$", table, re.MULTILINE) == ["uncoupled"]
 
 
 def test_other_settings_are_other_runs(tmp_path):

@@ -30,6 +30,7 @@ CAPTIONS = {
     "density/error": "Uniform error of sigmoid gates by width, separate and shared",
     "mnist/traces": "The gates of an uncertain right answer and of a confident mistake",
     "mnist-best/traces": "The gates of an uncertain right answer and of a confident mistake, with our own settings",
+    "cifar100/training": "Training loss by epoch, and the share that each of its parts has in a class's mass",
     "shapes/circles": "The partition functions of a ball on circles, and the boundary",
 }
 

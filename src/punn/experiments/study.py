@@ -79,6 +79,7 @@ class Study:
             run may keep its state in the file ``checkpoint``, and tell how far it is if ``loud``.
         table: ``runs -> markdown``.
         figures: ``(runs, quick) -> figures by name``.
+        growing: Whether table and figures can be made of any runs, and are, whenever one is done; else of all.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Study:
     run: Callable[[Task, Path, bool], dict[str, Any]]
     table: Callable[[list[Run]], str]
     figures: Callable[[list[Run], bool], dict[str, Figure]]
+    growing: bool = False
 
 
 def reproduce(
@@ -126,6 +128,8 @@ def reproduce(
     for run in _results(study, missing, folder, jobs, loud=stream is None):
         runs.append({**run, "quick": quick})
         _store(folder, runs)
+        if study.growing:
+            write_report(study, tasks, runs, folder, quick)
         progress.tell(run)
     return write_report(study, tasks, runs, folder, quick)
 
