@@ -124,6 +124,7 @@ def test_a_table_of_the_first_runs_leaves_open_what_it_cannot_tell():
     assert "70.80 | better (+0.15) | 1 | met |" in text
     assert "72.00 | better (+1.35) | 1 | - |" in text
     assert "| softmax" not in text
+    assert "Not there yet: softmax." in text
 
 
 @pytest.mark.parametrize("coupled", [71.7, 72.0])

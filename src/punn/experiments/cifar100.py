@@ -204,13 +204,16 @@ def table(runs: list[Run]) -> str:
         size = f"{sizes[model]:,}"
         bar = _bar(model, means)
         rows.append([model, f"{int(paper['parameters']):,}", size, theirs, ours, mark, str(len(accuracies)), bar])
+    missing = ", ".join(model for model in HEADS if model not in models)
     fits = MOST_PARAMETERS >= max(sizes.values()) <= min(sizes.values()) / (1 - CLOSE)
     heads = ["head", "parameters, paper", "ours", "accuracy, paper", "ours", "", "seeds", "bar"]
     text = [
         "# CIFAR-100: test accuracy in percent with 2,000 partition functions",
         markdown(heads, rows),
         f"Mean and deviation over the seeds that there are, {len(runs[0]['configuration']['sides'])} "
-        "epochs each. The paper's gates are the uncoupled ones; its number stands beside the coupled ones too. "
+        "epochs each. "
+        + (f"Not there yet: {missing}. " if missing else "")
+        + "The paper's gates are the uncoupled ones; its number stands beside the coupled ones too. "
         f"The bars: uncoupled above the paper's {CIFAR100['punn']['accuracy']}, coupled above the paper's softmax, "
         f"{SOFTMAX_BAR}, and not below our own. All models have at most {int(MOST_PARAMETERS):,} parameters and are "
         f"within {CLOSE:.0%} of each other: {'yes' if fits else 'no'}.",
@@ -250,6 +253,7 @@ def figures(runs: list[Run], quick: bool) -> dict[str, Figure]:
     right.set(xlabel="parts of a class, largest first", ylabel="share of its mass in percent", title="Use of the parts")
     right.set_ylim(bottom=0)
     for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
         if axes.lines:
             axes.legend(frameon=False)
     return {"training": figure}
