@@ -41,9 +41,9 @@ INTRODUCTION = """\
 
 Every table and figure of the paper, by one command each. The paper's number stands beside ours, which is marked
 better or worse; a *bar* is what the study set out to reach, met or missed. Settings are chosen on training data
-alone, never by test rows, and no seed is picked. The files behind a section are in its folder under `results/`:
-`results.json` has every run with its settings, versions and time; running the command again does only the runs
-that are missing."""
+alone, never by test rows, but for what CIFAR-100 says of itself, and no seed is picked. The files behind a section
+are in its folder under `results/`: `results.json` has every run with its settings, versions and time; running the
+command again does only the runs that are missing."""
 
 #: Where the README has the short form.
 MARKS = "<!-- by `make results` -->\n\n", "\n<!-- end of results -->\n"
@@ -130,7 +130,9 @@ def _section(name: str, folder: Path, link: str) -> str:
     title, text = _text(folder).split("\n", 1)
     runs = stored_runs(folder)
     figures = [f"![{_caption(name, path.stem)}]({link}/{path.name})" for path in sorted(folder.glob("*.png"))]
-    made = f"`{COMMANDS[name]}` made this: {len(runs)} runs with {_versions(runs)}. [Files]({link})"
+    made = (
+        f"`{COMMANDS[name]}` made this: {len(runs)} run{'s' * (len(runs) != 1)} with {_versions(runs)}. [Files]({link})"
+    )
     return "\n\n".join([title, made, text.strip(), *figures])
 
 
