@@ -11,7 +11,7 @@ export MPLBACKEND ?= agg
 
 setup: $(VENV)/.installed
 
-KERNELS := $(wildcard hatch_build.py src/punn/kernels/chain*.[ch])
+KERNELS := $(wildcard hatch_build.py src/punn/kernels/*.[ch])
 $(VENV)/.installed: pyproject.toml constraints.txt $(KERNELS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "punn needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)

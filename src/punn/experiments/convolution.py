@@ -7,7 +7,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, max_pool2d
+from torch.nn.functional import conv2d, gelu, max_pool2d, pad
+
+from punn.experiments.winograd import Convolution
 
 __all__ = ["Block", "Whitening", "body"]
 
@@ -30,9 +32,8 @@ class Whitening(nn.Module):
         self.register_buffer("filters", torch.cat([filters, -filters]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Responses, shape (n, 8 * channels, side - 1, side - 1)."""
-        filters = self.get_buffer("filters")
-        return gelu(nn.functional.conv2d(x, filters))
+        """Responses, shape (n, 8 * channels, side, side)."""
+        return gelu(conv2d(pad(x, [0, 1, 0, 1]), self.get_buffer("filters")))
 
 
 class Block(nn.Module):
@@ -55,8 +56,8 @@ class Block(nn.Module):
         return gelu(more + x)
 
 
-def _convolution(channels: int, width: int) -> nn.Conv2d:
-    convolution = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+def _convolution(channels: int, width: int) -> Convolution:
+    convolution = Convolution(channels, width)
     nn.init.dirac_(convolution.weight.data[:channels])
     return convolution
 

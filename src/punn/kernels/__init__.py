@@ -21,6 +21,8 @@ __all__ = [
     "chain_probabilities",
     "chain_sigmoid_partition",
     "chain_sigmoid_probabilities",
+    "library",
+    "threads",
     "usable",
 ]
 
@@ -38,21 +40,27 @@ _CLASSES = (Tensor, torch.nn.Parameter)
 _WORTH_A_THREAD = 100_000 if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive" else 25_000
 
 
-def _load() -> dict[tuple[str, torch.dtype], Any] | None:
-    """The functions of the library, by what they do and the type they are for."""
-    path = Path(__file__).with_name("chain.so")
+def library(name: str, version: int) -> ctypes.CDLL | None:
+    """A compiled library of this folder, if it is there and its functions are those that are expected."""
+    path = Path(__file__).with_name(f"{name}.so")
     if os.environ.get("PUNN_KERNELS") == "0" or not path.exists():
         return None
     try:
-        library = ctypes.CDLL(str(path))
-        if library.punn_chain_version() != _VERSION:
-            return None
+        found = ctypes.CDLL(str(path))
+        return found if found[f"punn_{name}_version"]() == version else None
     except (OSError, AttributeError):  # compiled for another machine, or not ours
+        return None
+
+
+def _load() -> dict[tuple[str, torch.dtype], Any] | None:
+    """The functions of the chain, by what they do and the type they are for."""
+    chain = library("chain", _VERSION)
+    if chain is None:
         return None
     functions: dict[tuple[str, torch.dtype], Any] = {}
     for name, arguments in (("loss", _LOSS), ("partition", _PARTITION), ("class_sums", _CLASS_SUMS)):
         for kind, dtype in _TYPES.items():
-            function: Any = library[f"punn_chain_{name}_{kind}"]
+            function: Any = chain[f"punn_chain_{name}_{kind}"]
             function.argtypes, function.restype = arguments, _COUNT
             functions[name, dtype] = function
     return functions
@@ -114,7 +122,7 @@ def chain_loss(
         losses.data_ptr(),
         added,
         # Several parts need logarithms for each, and every gate that comes before the last of them.
-        _threads(rows, gates if classes > gates else 4 * gates),
+        threads(rows, gates if classes > gates else 4 * gates),
     )
     _check_memory(answer)
     if answer < rows:
@@ -152,7 +160,7 @@ def _partition(*given: Tensor | None) -> Tensor:
     like = next(x for x in given if x is not None)
     rows, gates = like.shape
     out = like.new_empty(rows, gates + 1)
-    _function("partition", out)(*map(_address, given), rows, gates + 1, out.data_ptr(), _threads(rows, gates))
+    _function("partition", out)(*map(_address, given), rows, gates + 1, out.data_ptr(), threads(rows, gates))
     return out
 
 
@@ -161,13 +169,13 @@ def _class_sums(given: list[Tensor | None], k: int, class_of: Tensor, classes: i
     rows = like.shape[0]
     out = like.new_empty(rows, classes)
     answer = _function("class_sums", out)(
-        *map(_address, given), rows, k, class_of.data_ptr(), classes, out.data_ptr(), _threads(rows, k)
+        *map(_address, given), rows, k, class_of.data_ptr(), classes, out.data_ptr(), threads(rows, k)
     )
     _check_memory(answer)
     return out
 
 
-def _threads(rows: int, width: int) -> int:
+def threads(rows: int, width: int) -> int:
     """In how many threads it pays to work; one in a forked process, which has none of torch's others."""
     return max(1, min(torch.get_num_threads(), rows, rows * width // _WORTH_A_THREAD)) if not _forked else 1
 
