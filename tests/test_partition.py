@@ -239,6 +239,19 @@ def test_class_probabilities_want_logs_of_one_shape():
         log_class_probabilities(torch.zeros(2, 3), torch.zeros(2, 2), torch.tensor([0, 1, 0, 1]))
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_map_that_changes_is_looked_at_again(inference):
+    theta, target = torch.randn(4, 3), torch.zeros(4, dtype=torch.int64)
+    with torch.inference_mode(inference):
+        class_of = torch.tensor([0, 0, 1, 1])
+        first = nll_loss(theta, target, class_of)
+        class_of.copy_(torch.tensor([1, 0, 1, 0]))
+        second = nll_loss(theta, target, class_of)
+    log_p = log_class_sums(log_partition(*log_sigmoid_gates(theta)), torch.tensor([1, 0, 1, 0]))
+    torch.testing.assert_close(second, F.nll_loss(log_p, target))
+    assert first != second
+
+
 def test_maps_of_any_integers_are_taken_and_wrong_ones_refused():
     theta = torch.randn(3, 3)
     for class_of in (torch.tensor([0, 1, 0, 1], dtype=torch.int32), torch.tensor([0, 9, 1, 9, 0, 9, 1, 9])[::2]):

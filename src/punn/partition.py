@@ -476,12 +476,14 @@ def _parts_of(class_of: Tensor | Sequence[int] | None, functions: int, device: t
     key = class_of if isinstance(class_of, Tensor) else torch.as_tensor(class_of)
     parts: _Parts
     looked_at, parts = _known_parts.get(key, (None, None))
-    if looked_at != (key._version, functions, device):
+    # A tensor of inference mode does not tell when it changes: it is looked at every time.
+    version = None if key.is_inference() else key._version
+    if version is None or looked_at != (version, functions, device):
         checked = check_class_of(key, functions).to(device)
         offsets = F.pad(torch.bincount(checked).cumsum(0), (1, 0))
         in_order = len(offsets) > functions and bool((checked.diff() == 1).all())
         parts = _Parts(checked, checked.argsort(stable=True), offsets, in_order)
-        _known_parts[key] = ((key._version, functions, device), parts)
+        _known_parts[key] = ((version, functions, device), parts)
     return parts
 
 

@@ -24,7 +24,7 @@ _POINTS = torch.tensor(
 _FILTER = torch.kron(_POINTS / 24, _POINTS / 24).float()
 
 # Tiles that are worked on together: few enough for the cache of a processor, enough for a product of matrices.
-_TILES = 400
+_TILES = 800
 
 
 class Convolution(nn.Conv2d):

@@ -118,7 +118,8 @@ INLINE void to_tiles(const winograd *w, int64_t picture, window seen, map *along
 INLINE void from_tiles(const winograd *w, int64_t picture, window seen, map *along) {
     float pixels[POINTS * POINTS * CHANNELS], half[POINTS * POINTS * CHANNELS];
     int64_t s = seen.size, tile = picture * ROWS(w) * COLUMNS(w), apart = w->n * ROWS(w) * COLUMNS(w) * w->channels;
-    memset(pixel(w, picture, 0, 0), 0, w->height * w->width * w->channels * sizeof(float));
+    int overlap = seen.size > PIXELS;
+    if (overlap) memset(pixel(w, picture, 0, 0), 0, w->height * w->width * w->channels * sizeof(float));
     for (int64_t top = -seen.before; top + seen.before < w->height; top += PIXELS)
         for (int64_t left = -seen.before; left + seen.before < w->width; left += PIXELS, tile++)
             for (int64_t c = 0; c < w->channels; c += CHANNELS) {
@@ -130,7 +131,8 @@ INLINE void from_tiles(const winograd *w, int64_t picture, window seen, map *alo
                     along(half + i * CHANNELS, s * CHANNELS, pixels + i * CHANNELS, s * CHANNELS, many);
                 for (int64_t i = 0; i < s * s; i++) {
                     float *to = pixel(w, picture, top + i / s, left + i % s);
-                    for (int64_t j = 0; to && j < many; j++) to[c + j] += pixels[i * CHANNELS + j];
+                    for (int64_t j = 0; to && j < many; j++)
+                        to[c + j] = (overlap ? to[c + j] : 0) + pixels[i * CHANNELS + j];
                 }
             }
 }
