@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from punn import PUNN, PUNNClassifier, nll_loss
 from punn.adam import Adam
+from punn.experiments.winograd import Convolution
 from punn.gates import SeparateMLP
 from punn.partition import log_class_probabilities, log_sigmoid_class_probabilities
 from punn.training import Rows, train
@@ -212,8 +213,7 @@ def seed_pairs() -> Iterator[Pair]:
     """Three seeds each of some orders of the MNIST study: a run per core at a time, which is what --jobs does."""
     threads = torch.get_num_threads()
     for hidden in (32, 64, 128):
-        # Where it pays: wider networks keep all cores busy by themselves, and a single core has nothing to share.
-        bound = 0.6 if threads > 1 and hidden < 128 else None
+        bound = 0.6 if threads > 1 else None  # a single core has nothing to share
         pair = side_by_side(hidden, 3 * threads)
         yield Pair(
             f"MNIST order study, hidden {hidden}, runs side by side", "one after another", *pair, bound, seconds=8
@@ -241,6 +241,16 @@ def side_by_side(hidden: int, runs: int, steps: int = 20) -> tuple[Run, Run]:
     return ours, theirs
 
 
+def convolution_pairs() -> Iterator[Pair]:
+    """The convolutions that the CIFAR-100 study spends its time on, forwards and backwards."""
+    for channels, width, side in ((64, 256, 16), (256, 256, 8), (384, 384, 4)):
+        x = torch.randn(500, channels, side, side).contiguous(memory_format=torch.channels_last).requires_grad_()
+        layers = Convolution(channels, width), nn.Conv2d(channels, width, 3, padding=1, bias=False)
+        ours, theirs = ((lambda layer=layer, x=x: layer(x).sum().backward()) for layer in layers)
+        what = f"convolution, {channels} to {width} channels, {side} x {side} pixels, batch 500"
+        yield Pair(what, "nn.Conv2d", ours, theirs, None, seconds=6)
+
+
 def import_pairs() -> Iterator[Pair]:
     def imports(what: str) -> Run:
         return lambda: subprocess.run([sys.executable, "-c", f"import {what}"], check=True)
@@ -259,6 +269,7 @@ GROUPS = {
     "predict": predict_pairs,
     "restarts": restart_pairs,
     "seeds": seed_pairs,
+    "convolution": convolution_pairs,
     "import": import_pairs,
 }
 
