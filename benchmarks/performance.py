@@ -95,9 +95,10 @@ TRIED = """\
   same products as one after another, and gain little. A run per core at a time, each with one thread, is what `--jobs`
   of `punn reproduce` does, and takes half of the time where a run alone does not keep the cores busy, up to 64 hidden
   units; at the study's 128, where products are all that counts, two thirds.
-- **Convolutions.** The CIFAR-100 study needs processors' hours for convolutions of 3 x 3 pixels, which torch does at
-  the speed of a matrix product here. Winograd's form needs a quarter of the products; its maps in C, in pieces that a
-  cache holds, leave most of that. The same with torch's operators gained half as much.
+- **Convolutions.** The CIFAR-100 study spends its hours on convolutions of 3 x 3 pixels, which torch does here at the
+  speed of a matrix product. Winograd's form needs a quarter of the products. With its maps in C, in pieces that a
+  cache holds, it takes between a third and two thirds of the time; with its maps as torch's operators the gain was
+  about half of that.
 """
 
 

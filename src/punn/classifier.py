@@ -25,7 +25,6 @@ from punn.building import (
     class_of_chain,
     parts_of_classes,
 )
-from punn.counterfactual import Bounds, Counterfactual, counterfactual
 from punn.early_exit import early_exit
 from punn.features import feature_names, numbers_of
 from punn.fitting import Fitting, start, warn_of_dead_gates
@@ -40,6 +39,7 @@ from punn.trace import GateTrace
 from punn.training import Rows, Step, few_threads, take, train
 
 if TYPE_CHECKING:
+    from punn.counterfactual import Bounds, Counterfactual
     from punn.streaming import Stream
 
 __all__ = ["PUNNClassifier"]
@@ -353,6 +353,8 @@ class PUNNClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: int = 0,
     ) -> Counterfactual:
         """The smallest change of a row that makes a class win: see :func:`punn.counterfactual.counterfactual`."""
+        from punn.counterfactual import counterfactual  # few ask for one, and all would wait for it at the start
+
         return counterfactual(self, x, cls, bounds=bounds, fixed=fixed, restarts=restarts, random_state=random_state)
 
     def _answers(self, X: ArrayLike, wanted: Callable[[Tensor], Tensor]) -> np.ndarray:
