@@ -50,7 +50,7 @@ QUICK: dict[str, Any] = {"widths": [8, 8, 16], "sides": [12, 16], "batch_size": 
 CHANGED = (
     " Settings were changed twice after a test result, each time of a first uncoupled run: 67.63 with 52 features and "
     "ten epochs, and 69.64 with twice the step size and fourteen epochs (both are in `results.json`). What was changed "
-    "then was chosen on training pictures, but for the number of epochs."
+    "then was chosen on training pictures, but for epochs and sides, which go by the time they take."
 )
 
 # The paper's softmax, which the coupled head is to exceed, and how far parameters may be apart.
