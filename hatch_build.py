@@ -18,7 +18,7 @@ class KernelHook(BuildHookInterface):
     """A library of every C file, each by one compiler call."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Put chain.so beside chain.c; a failure is told and leaves torch's operators to do the work."""
+        """Put a library beside every C file; a failure is told and leaves torch's operators to do the work."""
         for source in sorted(Path(self.root, "src", "punn", "kernels").glob("*.c")):
             library = source.with_suffix(".so")
             library.unlink(missing_ok=True)

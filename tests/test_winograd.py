@@ -92,6 +92,16 @@ def test_torch_convolves_what_it_is_better_at():
     assert torch.equal(convolution.double()(large), plain.double()(large))
 
 
+def test_what_is_no_batch_of_pictures_is_left_to_torch():
+    convolution = Convolution(4, 6)
+    assert convolution(torch.randn(0, 4, 8, 8)).shape == (0, 6, 8, 8)
+    assert convolution(torch.randn(4, 8, 8)).shape == (6, 8, 8)
+    with pytest.raises(RuntimeError, match="to have 4 channels, but got 5 channels"):
+        convolution(torch.randn(2, 5, 8, 8))
+    with pytest.raises(RuntimeError, match="type"):
+        convolution.double()(torch.randn(2, 4, 8, 8))
+
+
 def test_without_the_library_torch_convolves(monkeypatch):
     convolution, x = Convolution(4, 6), torch.randn(5, 4, 8, 8)
     monkeypatch.setattr(tiles, "_library", None)

@@ -41,9 +41,9 @@ INTRODUCTION = """\
 
 Every table and figure of the paper, by one command each. The paper's number stands beside ours, which is marked
 better or worse; a *bar* is what the study set out to reach, met or missed. Settings are chosen on training data
-alone, never by test rows, but for what CIFAR-100 says of itself, and no seed is picked. The files behind a section
-are in its folder under `results/`: `results.json` has every run with its settings, versions and time; running the
-command again does only the runs that are missing."""
+alone, never by test rows, but for what CIFAR-100 and shapes say of themselves, and no seed is picked. The files
+behind a section are in its folder under `results/`: `results.json` has every run with its settings, versions and
+time; running the command again does only the runs that are missing."""
 
 #: Where the README has the short form.
 MARKS = "<!-- by `make results` -->\n\n", "\n<!-- end of results -->\n"

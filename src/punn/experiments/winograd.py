@@ -1,7 +1,8 @@
 """A convolution of 3 x 3 pixels in fewer products, after Winograd: what the CIFAR-100 study spends its time on.
 
-On a processor without instructions for half precision this is two to three times as fast as the direct form, to six
-digits. ``winograd.c`` is compiled when the package is installed; without it, and elsewhere, torch convolves.
+On a processor without instructions for half precision this is one and a half to three times as fast as the direct
+form, to six digits: ``python -m benchmarks.speed convolution``. ``winograd.c`` is compiled when the package is
+installed; without it, and elsewhere, torch convolves.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ class Convolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Pictures of the same side, shape (n, width, side, side)."""
-        # Of fewer than three pixels most of a tile would be empty.
-        if min(x.shape[-2:]) < 3 or x.dtype != torch.float32 or not (tiles.compiled() and usable(x, self.weight)):
+        if not (tiles.compiled() and usable(x, self.weight) and self._fits(x)):
             return super().forward(x)
         result: Tensor = _Winograd.apply(x, self.weight)  # type: ignore[no-untyped-call]
         return result
+
+    def _fits(self, x: Tensor) -> bool:
+        """Whether tiles are worth it: of fewer than three pixels most of one would be empty."""
+        single = x.dtype == self.weight.dtype == torch.float32
+        return single and x.ndim == 4 and x.shape[1] == self.in_channels and len(x) > 0 and min(x.shape[2:]) > 2
 
 
 class _Winograd(torch.autograd.Function):
@@ -50,7 +55,7 @@ class _Winograd(torch.autograd.Function):
         width, channels = weight.shape[:2]
         x = x.contiguous(memory_format=torch.channels_last)
         filters = (_FILTER @ weight.permute(2, 3, 1, 0).reshape(9, -1)).view(36, channels, width)
-        y = x.new_empty(len(x), width, *x.shape[2:]).contiguous(memory_format=torch.channels_last)
+        y = torch.empty((len(x), width, *x.shape[2:]), memory_format=torch.channels_last)
         ctx.save_for_backward(x, filters)
         for x_part, y_part in zip(_parts(x), _parts(y), strict=True):
             tiles.put_together(torch.bmm(tiles.take_apart(x_part), filters), y_part)
