@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from punn import training
+from punn import checkpoint, training
 from punn.experiments import cifar100
 from punn.experiments.paper import CIFAR100
 
@@ -58,23 +58,48 @@ def test_softmax_is_softmax():
 def test_a_stopped_run_goes_on_to_the_same_numbers(monkeypatch, tmp_path):
     task = quick_tasks()["uncoupled"]
     task = dataclasses.replace(task, configuration={**task.configuration, "widths": [4, 4, 4], "batch_size": 500})
-    whole = cifar100.run(task, tmp_path / "a")
-
     epoch = training._epoch
-    done = []
+    clock = [0.0]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
 
-    def stopped(*arguments):
-        if done:
-            raise KeyboardInterrupt
-        done.append(True)
+    def slow(*arguments):
+        clock[0] += 100
         return epoch(*arguments)
+
+    def stopped(state, *arguments):
+        if state.epoch == 1:
+            raise KeyboardInterrupt
+        return slow(state, *arguments)
+
+    monkeypatch.setattr(training, "_epoch", slow)
+    whole = cifar100.run(task, tmp_path / "a")
+    assert whole["seconds"] == 200
 
     monkeypatch.setattr(training, "_epoch", stopped)
     with pytest.raises(KeyboardInterrupt):
         cifar100.run(task, tmp_path / "b")
-    monkeypatch.undo()
     assert (tmp_path / "b").exists()
+    clock[0] += 1000  # while nothing runs
+
+    monkeypatch.setattr(training, "_epoch", slow)
     assert cifar100.run(task, tmp_path / "b") == whole
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_was_stopped_while_it_was_judged_is_only_judged(monkeypatch, tmp_path):
+    task = quick_tasks()["softmax"]
+    task = dataclasses.replace(task, configuration={**task.configuration, "widths": [4, 4, 4], "sides": [12]})
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    judge = cifar100.judge
+    monkeypatch.setattr(cifar100, "judge", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        cifar100.run(task, tmp_path / "a")
+    monkeypatch.setattr(cifar100, "judge", judge)
+    monkeypatch.setattr(training, "_epoch", stopped)
+    assert cifar100.run(task, tmp_path / "a")["accuracy"] > 0
     assert not list(tmp_path.iterdir())
 
 

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
@@ -40,6 +41,7 @@ class Checkpoint:
         self.draft = self.path.with_name(f".{self.path.name}.tmp")
         self.held: IO[bytes] | None = None
         self.later: list[Checkpoint] = []
+        self.began = time.monotonic()
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
 
@@ -50,6 +52,11 @@ class Checkpoint:
         path = self.path.with_name(f"{self.path.name}.{stage}")
         self.later.append(Checkpoint(path, f"{self.fingerprint}.{stage}", self.every))
         return self.later[-1]
+
+    @property
+    def seconds(self) -> float:
+        """What the fit has taken until now, with what came before the state that was put back."""
+        return time.monotonic() - self.began
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +82,7 @@ class Checkpoint:
                 "give the same ones, another path, or delete it"
             )
         state.unpack(tensors, about)
+        self.began -= about.get("seconds", 0.0)
 
     def save(self, state: State) -> None:
         """Write the state, whole or not at all, if it is due."""
@@ -93,7 +101,7 @@ class Checkpoint:
 
         tensors, about = state.pack()
         tensors = {name: value.cpu().contiguous() for name, value in tensors.items()}
-        text = json.dumps(about | {"fingerprint": self.fingerprint})
+        text = json.dumps(about | {"fingerprint": self.fingerprint, "seconds": self.seconds})
         content = save(tensors, {"punn_checkpoint": text, "digest": _digest(text, tensors)})
         with _naming(self.path):
             draft = self.draft.open("ab")  # which is emptied only when it is locked

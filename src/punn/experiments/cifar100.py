@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
+    from punn.checkpoint import Checkpoint
     from punn.experiments.pictures import Pictures
     from punn.network import PUNN
 
@@ -107,13 +108,18 @@ def network_of(task: Task, pictures: Pictures) -> PUNN:
     return head.punn
 
 
-def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
+def run(task: Task, path: Path, loud: bool = False) -> dict[str, Any]:
     """Train, from the last checkpoint if it was stopped, and judge."""
+    from punn.checkpoint import Checkpoint, fingerprint
+
     x_train, y_train, x_test, y_test = data_of(task.dataset)
     pictures = pictures_of(task, x_train, y_train)
     network = network_of(task, pictures)
-    loss_curve = train(task, network, pictures, checkpoint, loud)
-    p, shares = judge(network, pictures.scaled(x_test), y_test)
+    with Checkpoint(path, fingerprint({"task": task.key}, [pictures.y])) as checkpoint:
+        loss_curve = train(task, network, pictures, checkpoint, loud)
+        p, shares = judge(network, pictures.scaled(x_test), y_test)
+        seconds = checkpoint.seconds
+        checkpoint.remove()
     right = (p.argmax(1) == y_test).double().mean()
     own = p.gather(1, y_test.unsqueeze(1)).log()
     return {
@@ -122,30 +128,27 @@ def run(task: Task, checkpoint: Path, loud: bool = False) -> dict[str, Any]:
         "log_loss": round(-float(own.mean()), 6),
         "loss_curve": [round(loss, 4) for loss in loss_curve],
         "part_shares": [round(float(share), 4) for share in shares],
+        "seconds": round(seconds, 3),
     }
 
 
-def train(task: Task, network: PUNN, pictures: Pictures, path: Path, loud: bool) -> list[float]:
+def train(task: Task, network: PUNN, pictures: Pictures, checkpoint: Checkpoint, loud: bool) -> list[float]:
     """Run the loop; the loss of every epoch."""
     import warnings
 
     import torch
 
     from punn import training
-    from punn.checkpoint import Checkpoint, fingerprint
     from punn.experiments.muon import Muon
     from punn.memory import keep_memory
     from punn.progress import Progress
 
+    def resume(state: training.State) -> None:
+        checkpoint.resume(state)
+        pictures.epoch = state.epoch
+
     settings = task.configuration
-    generator = torch.Generator().manual_seed(task.seed)
-    mark = fingerprint({"task": task.key}, [pictures.y])
-    with warnings.catch_warnings(), keep_memory(), Checkpoint(path, mark) as checkpoint:
-
-        def resume(state: training.State) -> None:
-            checkpoint.resume(state)
-            pictures.epoch = state.epoch
-
+    with warnings.catch_warnings(), keep_memory():
         warnings.filterwarnings("ignore", "interrupted in epoch")
         history = training.train(
             network,
@@ -153,7 +156,7 @@ def train(task: Task, network: PUNN, pictures: Pictures, path: Path, loud: bool)
             epochs=len(settings["sides"]),
             batch_size=settings["batch_size"],
             learning_rate=settings["learning_rate"],
-            generator=generator,
+            generator=torch.Generator().manual_seed(task.seed),
             optimizer=Muon([network], settings["weight_decay"], settings["kernel_rate"]),
             schedule="triangle",
             label_smoothing=settings["label_smoothing"],
@@ -161,9 +164,8 @@ def train(task: Task, network: PUNN, pictures: Pictures, path: Path, loud: bool)
             save=checkpoint.save,
             report=Progress() if loud else None,
         )
-        if history.stopped == "interrupted":
-            raise KeyboardInterrupt  # a run that was stopped is no result
-        checkpoint.remove()
+    if history.stopped == "interrupted":
+        raise KeyboardInterrupt  # a run that was stopped is no result
     return history.loss
 
 
