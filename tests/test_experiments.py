@@ -3,13 +3,15 @@
 import dataclasses
 import io
 import json
+import math
 import re
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from punn import training
+from punn import datasets, training
 from punn.cli import app
 from punn.cli.reproduce import NAMES
 from punn.experiments import MNIST_BEST, STUDIES, Task, cifar100, density, mnist, reproduce, shapes, synthetic
@@ -69,9 +71,9 @@ def test_a_stopped_study_goes_on_with_the_missing_runs(tmp_path):
     whole, calls = count(synthetic.STUDY)
     stream = io.StringIO()
     runs = reproduce(whole, tmp_path, seeds=1, quick=True, stream=stream)
-    assert len(runs) == 32
-    assert len(calls) == 30
-    assert "2 of 32 runs are there already" in stream.getvalue()
+    assert len(runs) == 40
+    assert len(calls) == 38
+    assert "2 of 40 runs are there already" in stream.getvalue()
     assert [run["accuracy"] for run in runs[:3]] == [50.0, 50.0, 99.0]
 
     again, calls = count(synthetic.STUDY)
@@ -198,6 +200,28 @@ def test_the_softmax_network_is_one():
     torch.testing.assert_close(torch.from_numpy(model.predict_log_proba(X_test)), expected)
 
 
+@pytest.mark.parametrize("dataset", synthetic.DATASETS)
+def test_the_ideal_rule_knows_how_rows_are_made(dataset):
+    task = next(t for t in synthetic.tasks(1, False) if (t.model, t.dataset) == ("ideal", dataset))
+    X, y = getattr(datasets, dataset)(1000, 0.0, task.seed)
+    # Points of moons and circles are a fifth of a unit apart at least; both arms of a helix begin in one point.
+    far = np.linalg.norm(X, axis=1) > 0.3 if dataset == "helix" else np.full(len(X), True)
+    p = synthetic.ideal(task, X[far])
+    assert (p.argmax(1) == y[far]).all()
+    np.testing.assert_allclose(p.sum(1), 1.0)
+
+
+def test_the_ideal_rule_is_the_ratio_of_densities():
+    task = next(t for t in synthetic.tasks(1, False) if (t.model, t.dataset) == ("ideal", "xor"))
+    x = np.array([[0.01, 0.02]])
+
+    def density(*centers):
+        return sum(math.exp(-((x - center) ** 2).sum() / 0.02) for center in centers)
+
+    same, other = density([1, 1], [-1, -1]), density([1, -1], [-1, 1])
+    np.testing.assert_allclose(synthetic.ideal(task, x), [[same / (same + other), other / (same + other)]])
+
+
 def test_shapes_have_no_more_numbers_than_the_papers():
     for task in shapes.tasks(1, True):
         X, y = shapes.data_of(task.dataset, 0)
@@ -252,6 +276,7 @@ def test_table_of_synthetic_sets_tells_better_from_worse():
         "| circles | PUNN-Sigma | 1,185 | 99.0 | 100.0 | better (+1.0) | 100.00 ± 0.00 | better (+1.0) | met |" in text
     )
     assert "| moons | softmax MLP | 1,185 | 100.0 | 100.0 | equal | 100.00 ± 0.00 | equal | - |" in text
+    assert "| moons | ideal rule | - | - | 100.0 |  | 100.00 ± 0.00 |  | - |" in text
     assert "1 of 12 cells misses it" in text
 
 

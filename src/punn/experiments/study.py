@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from punn.classifier import PUNNClassifier
 
-__all__ = ["Run", "Study", "Task", "fit_and_score", "markdown", "mean_and_deviation", "reproduce", "verdict"]
+__all__ = ["Run", "Study", "Task", "fit_and_score", "markdown", "mean_and_deviation", "reproduce", "scores", "verdict"]
 
 #: A finished run as it stands in results.json.
 Run = dict[str, Any]
@@ -135,14 +135,19 @@ def reproduce(
 
 
 def write_report(study: Study, tasks: list[Task], runs: list[Run], folder: Path, quick: bool) -> list[Run]:
-    """Write table and figures of the runs that have the settings of the tasks, whatever their seeds."""
-    settings = {_key({**task.__dict__, "seed": None}) for task in tasks}
-    current = [run for run in runs if _key({**run, "seed": None}) in settings]
+    """Write table and figures of the runs that are current."""
+    current = current_runs(tasks, runs)
     text = study.table(current)
     write_atomically(folder / "table.md", ((f"{QUICK}\n\n" if quick else "") + text.rstrip() + "\n").encode())
     for name, figure in study.figures(current, quick).items():
         save_figure(figure, folder / name)
     return current
+
+
+def current_runs(tasks: list[Task], runs: list[Run]) -> list[Run]:
+    """The runs that have the settings of the tasks, whatever their seeds."""
+    settings = {_key({**task.__dict__, "seed": None}) for task in tasks}
+    return [run for run in runs if _key({**run, "seed": None}) in settings]
 
 
 def stored_runs(folder: Path) -> list[Run]:
@@ -208,8 +213,6 @@ def fit_and_score(model: PUNNClassifier, X_train: Any, y_train: Any, X_test: Any
     """Fit a model and judge it by rows that it has not seen."""
     import warnings
 
-    from sklearn.metrics import log_loss
-
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "interrupted in epoch")
@@ -217,13 +220,27 @@ def fit_and_score(model: PUNNClassifier, X_train: Any, y_train: Any, X_test: Any
     seconds = time.perf_counter() - began
     if model.history_.stopped == "interrupted":
         raise KeyboardInterrupt  # a fit that was stopped is no result
-    p = model.predict_proba(X_test)
     return {
         "parameters": model.n_parameters_,
-        "accuracy": round(100 * float((model.classes_[p.argmax(1)] == y_test).mean()), 6),
-        "log_loss": round(float(log_loss(y_test, p, labels=model.classes_)), 6),
+        **scores(model.predict_proba(X_test), y_test, model.classes_),
         "train_accuracy": round(100 * float(model.score(X_train, y_train)), 6),
         "seconds": round(seconds, 3),
+    }
+
+
+def scores(p: Any, y: Any, classes: Any) -> dict[str, float]:
+    """What probabilities are worth: accuracy in percent, and log-loss.
+
+    Example:
+        >>> import numpy as np
+        >>> scores(np.array([[0.5, 0.5], [0.25, 0.75]]), np.array(["b", "b"]), np.array(["a", "b"]))
+        {'accuracy': 50.0, 'log_loss': 0.490415}
+    """
+    from sklearn.metrics import log_loss
+
+    return {
+        "accuracy": round(100 * float((classes[p.argmax(1)] == y).mean()), 6),
+        "log_loss": round(float(log_loss(y, p, labels=classes)), 6),
     }
 
 
