@@ -61,10 +61,14 @@ def orthogonal(matrix: Tensor, rounds: int = 3) -> Tensor:
     """
     # The coefficients lift small singular values fastest; the values end between 0.7 and 1.2, which is near enough.
     a, b, c = 3.4445, -4.7750, 2.0315
-    x: Tensor = matrix / (matrix.norm() + 1e-7)
-    if len(x) > x.shape[1]:
+    if len(matrix) > matrix.shape[1]:
         return orthogonal(matrix.T, rounds).T
+    x: Tensor = matrix / (matrix.norm() + 1e-7)
+    # A round is x <- (a + b g + c g²) x with g = x xᵀ. All factors are polynomials of the first g, so they can be
+    # multiplied with each other, which are small, and only once with x, which is long.
+    gram, product = x @ x.T, torch.eye(len(x)).to(x)
     for _ in range(rounds):
-        square: Tensor = x @ x.T
-        x = a * x + (b * square + c * square @ square) @ x
-    return x
+        factor = b * gram + c * gram @ gram
+        factor.diagonal().add_(a)
+        gram, product = factor @ gram @ factor, factor @ product
+    return product @ x
