@@ -41,8 +41,7 @@ def test_models_differ_in_their_heads_and_the_features_that_these_see():
         assert network.gates.coupled == (task.model != "uncoupled")
         assert network.gates.backbone[-1].out_features == task.configuration["features"]
         bodies.append([tuple(p.shape) for p in network.gates.backbone[:-1].parameters()])
-        others = {k: v for k, v in task.configuration.items() if k not in ("parts", "coupled", "features")}
-        assert others == cifar100.SETTINGS
+        assert task.configuration == {**cifar100.SETTINGS, **cifar100.HEADS[task.model]}
     assert bodies[0] == bodies[1] == bodies[2]
 
 

@@ -153,6 +153,14 @@ def test_a_coupled_head_is_a_softmax_over_its_functions(parts):
     np.testing.assert_allclose(head.trace(x).partition, softmax.detach().numpy(), rtol=1e-10)
 
 
+def test_the_parts_of_a_coupled_head_start_as_one_softmax_score():
+    torch.manual_seed(0)
+    head, x = PUNNHead(64, 10, parts=5, coupled=True), torch.randn(200, 64)
+    scores = head.punn.gates.output(x).view(200, 5, 10)
+    assert 0 < scores.std(1).mean() < 0.1 * scores.std(0).mean(), "near each other, but not the same for ever"
+    torch.testing.assert_close(head(x), scores[:, 0].log_softmax(-1), atol=0.2, rtol=0)
+
+
 @pytest.mark.parametrize("coupled", [False, True])
 def test_autocast_leaves_the_partition_in_single_precision(coupled):
     model = nn.Sequential(nn.Linear(32, 32), PUNNHead(32, 1000, 1, coupled))

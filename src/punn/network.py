@@ -202,6 +202,10 @@ class PUNN(nn.Module):
             grown, last = target, ratio[:-1]
 
 
+# How much of the first weights the parts of a class have in common.
+_ALIKE = 0.95
+
+
 class PUNNHead(nn.Module):
     r"""The last layer of a network: features to log-probabilities, in the place of linear and softmax.
 
@@ -211,8 +215,9 @@ class PUNNHead(nn.Module):
 
     With ``coupled=True`` there is one score per function and the later ones are taken away,
     :math:`\theta_i = z_i - \log \sum_{j>i} e^{z_j}`. These are the gates of a softmax over the functions:
-    recursion, trace and ledger are the same, and it learns as fast as softmax. Without it, the paper's
-    construction, one linear gate must separate its function from all later ones at once.
+    recursion, trace and ledger are the same, and it learns as fast as softmax. The parts of a class start nearly
+    alike, so that they begin as one softmax score and part where that helps. Without it, the paper's construction,
+    one linear gate must separate its function from all later ones at once.
 
     Arguments:
         in_features: Width of the features.
@@ -237,6 +242,11 @@ class PUNNHead(nn.Module):
         # Gate i takes 1 / (k - i) of what reaches it; scores that are all the same do that by themselves.
         later = torch.arange(k - 1, 0, -1).log()
         gates.output.bias.data.copy_(torch.zeros(k) if coupled else -later)  # type: ignore[union-attr]
+        if coupled:
+            # Parts that start apart divide the rows of a class between them from the first step on, by chance, and
+            # each learns its share of them by heart.
+            weight = gates.output.weight.data.view(parts, classes, in_features)  # type: ignore[union-attr]
+            weight.lerp_(weight[:1].clone(), _ALIKE)
 
     def forward(self, features: Tensor) -> Tensor:
         """Log-probability of every class, shape (n, classes)."""
