@@ -141,6 +141,8 @@ def test_table_tells_what_was_met():
     assert "70.80 ± 0.28 | better (+0.15) | 2 | met |" in lines["uncoupled"]
     assert "72.10 ± 0.14 | better (+1.45) | 2 | met |" in lines["coupled"]
     assert "each other: yes" in text
+    # 72.1 and 72.05, variances 0.02 and 0.005, two runs each
+    assert "The coupled mean is 0.05 above softmax's, with a standard error of 0.11." in text
 
 
 def test_a_table_of_the_first_runs_leaves_open_what_it_cannot_tell():
@@ -149,6 +151,7 @@ def test_a_table_of_the_first_runs_leaves_open_what_it_cannot_tell():
     assert "72.00 | better (+1.35) | 1 | - |" in text
     assert "| softmax" not in text
     assert "Not there yet: softmax." in text
+    assert "standard error" not in text
 
 
 @pytest.mark.parametrize("coupled", [71.7, 72.0])

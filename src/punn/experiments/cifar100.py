@@ -16,7 +16,9 @@ The quick version takes scikit-learn's digits, enlarged to 16 x 16 pixels, which
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
 from punn.experiments.paper import CIFAR100
@@ -224,7 +226,8 @@ def table(runs: list[Run]) -> str:
         + (f"Not there yet: {missing}. " if missing else "")
         + "The paper's gates are the uncoupled ones; its number stands beside the coupled ones too. "
         f"The bars: uncoupled above the paper's {CIFAR100['punn']['accuracy']}, coupled above the paper's softmax, "
-        f"{SOFTMAX_BAR}, and not below our own. These models have at most {int(MOST_PARAMETERS):,} parameters and are "
+        f"{SOFTMAX_BAR}, and not below our own. {_beside_softmax(runs)}"
+        f"These models have at most {int(MOST_PARAMETERS):,} parameters and are "
         f"within {CLOSE:.0%} of each other: {'yes' if fits else 'no'}." + CHANGED,
     ]
     return "\n\n".join(text)
@@ -239,6 +242,17 @@ def _bar(model: str, means: dict[str, float]) -> str:
     else:
         met = means[model] > SOFTMAX_BAR and means[model] >= means["softmax"]
     return "met" if met else "missed"
+
+
+def _beside_softmax(runs: list[Run]) -> str:
+    """How far the coupled mean is from softmax's, and how far chance alone could take it."""
+    coupled, softmax = (_of(runs, model, "accuracy") for model in ("coupled", "softmax"))
+    if min(len(coupled), len(softmax)) < 2:
+        return ""
+    difference = fmean(coupled) - fmean(softmax)
+    error = sqrt(variance(coupled) / len(coupled) + variance(softmax) / len(softmax))
+    side = "below" if difference < 0 else "above"
+    return f"The coupled mean is {abs(difference):.2f} {side} softmax's, with a standard error of {error:.2f}. "
 
 
 def _of(runs: list[Run], model: str, name: str) -> list[float]:
