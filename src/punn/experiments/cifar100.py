@@ -16,9 +16,8 @@ The quick version takes scikit-learn's digits, enlarged to 16 x 16 pixels, which
 
 from __future__ import annotations
 
-from math import sqrt
+from math import hypot, sqrt
 from pathlib import Path
-from statistics import fmean, variance
 from typing import TYPE_CHECKING, Any
 
 from punn.experiments.paper import CIFAR100
@@ -249,10 +248,10 @@ def _beside_softmax(runs: list[Run]) -> str:
     coupled, softmax = (_of(runs, model, "accuracy") for model in ("coupled", "softmax"))
     if min(len(coupled), len(softmax)) < 2:
         return ""
-    difference = fmean(coupled) - fmean(softmax)
-    error = sqrt(variance(coupled) / len(coupled) + variance(softmax) / len(softmax))
-    side = "below" if difference < 0 else "above"
-    return f"The coupled mean is {abs(difference):.2f} {side} softmax's, with a standard error of {error:.2f}. "
+    (ours, deviation), (theirs, other) = mean_and_deviation(coupled), mean_and_deviation(softmax)
+    error = hypot(deviation / sqrt(len(coupled)), other / sqrt(len(softmax)))
+    side = "below" if ours < theirs else "above"
+    return f"The coupled mean is {abs(ours - theirs):.2f} {side} softmax's, with a standard error of {error:.2f}. "
 
 
 def _of(runs: list[Run], model: str, name: str) -> list[float]:
